@@ -1,6 +1,6 @@
-//! What each of the core's heuristics is worth: `ablation [points=200] [first=0] [only=NAME]` plays
-//! the named scenarios (of those that have a number the first [`NUMBERED`]) and points drawn from
-//! the whole space ([`Point::draw`]) with each heuristic switched off in turn, and prints what
+//! What each of the core's heuristics is worth: `ablation [points=200] [first=0] [only=NAME,...]`
+//! plays the named scenarios (of those that have a number the first [`NUMBERED`]) and points drawn
+//! from the whole space ([`Point::draw`]) with each heuristic switched off in turn, and prints what
 //! changes: goodput with it by goodput without (above 1: it helps), the ping's 95th percentile and
 //! bytes on the links likewise (below 1: it helps).
 
@@ -78,7 +78,7 @@ fn main() -> ExitCode {
             Some(())
         });
         if taken.is_none() {
-            eprintln!("{argument}: not points=N, first=N or only=NAME");
+            eprintln!("{argument}: not points=N, first=N or only=NAME,...");
             return ExitCode::from(2);
         }
     }
@@ -93,7 +93,9 @@ fn main() -> ExitCode {
     let sets: Vec<Set> = scenarios.chain(drawn).collect();
     let wanted: Vec<(&str, Heuristics)> = Heuristics::each_off()
         .into_iter()
-        .filter(|(name, _)| only.as_ref().is_none_or(|only| only == name))
+        .filter(|(name, _)| {
+            only.as_ref().is_none_or(|only| only.split(',').any(|one| one == *name))
+        })
         .collect();
     let with = play(&sets, Heuristics::ALL);
     println!("{} sets; with by without: least, 10 %, median, 90 %, most", sets.len());

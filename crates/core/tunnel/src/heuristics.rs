@@ -44,6 +44,25 @@ pub struct Heuristics {
     /// A drain ends by what has left the link since the packet that was told of, not by a usual
     /// round trip (`path/congestion/model.rs`).
     pub drains_by_way: bool,
+    /// What a path always loses isn't taken for a buffer that overflows
+    /// (`path/congestion/usual_loss.rs`).
+    pub usual_loss: bool,
+    /// Packets that arrive with the spacing they were sent with don't end startup on a path
+    /// that jitters (`path/congestion/model.rs`).
+    pub startup_jitter: bool,
+    /// A few packets that queued behind each other tell a slow link's rate in startup
+    /// (`path/congestion/estimator.rs`).
+    pub train_estimate: bool,
+    /// Drains that change nothing show a new base delay (`path/congestion/model.rs`).
+    pub rebasing: bool,
+    /// Flows that send while those in turn wait for a path do so on credit
+    /// (`entry/fair_queue.rs`).
+    pub skipping_on_credit: bool,
+    /// Super-packets that would keep the paths busy for long are queued by their segments
+    /// (`peer/ingress/mod.rs`).
+    pub long_packets_cut: bool,
+    /// Reports go a second time by the second best path (`peer/send/feedback.rs`).
+    pub report_copies: bool,
 }
 
 impl Heuristics {
@@ -63,10 +82,17 @@ impl Heuristics {
         bounded_wait: true,
         yields_to_calls: true,
         drains_by_way: true,
+        usual_loss: true,
+        startup_jitter: true,
+        train_estimate: true,
+        rebasing: true,
+        skipping_on_credit: true,
+        long_packets_cut: true,
+        report_copies: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 14] {
+    pub fn each_off() -> [(&'static str, Self); 21] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -83,6 +109,13 @@ impl Heuristics {
             ("bounded-wait", Self { bounded_wait: false, ..all }),
             ("yields-to-calls", Self { yields_to_calls: false, ..all }),
             ("drains-by-way", Self { drains_by_way: false, ..all }),
+            ("usual-loss", Self { usual_loss: false, ..all }),
+            ("startup-jitter", Self { startup_jitter: false, ..all }),
+            ("train-estimate", Self { train_estimate: false, ..all }),
+            ("rebasing", Self { rebasing: false, ..all }),
+            ("skipping-on-credit", Self { skipping_on_credit: false, ..all }),
+            ("long-packets-cut", Self { long_packets_cut: false, ..all }),
+            ("report-copies", Self { report_copies: false, ..all }),
         ]
     }
 }

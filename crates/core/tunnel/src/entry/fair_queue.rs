@@ -7,6 +7,7 @@ use super::device_loads::DeviceLoads;
 use super::flow_queue::{FlowQueue, Parameters};
 use super::queued::Queued;
 use super::treatment::{Priority, Treatment};
+use crate::heuristics::Heuristics;
 use braid_inner::{InnerPacket, Layer};
 use braid_units::Time;
 use std::collections::VecDeque;
@@ -65,6 +66,8 @@ enum List {
 #[derive(Debug)]
 pub struct EntryQueue {
     layer: Layer,
+    /// Flows send on credit while those in turn wait for a path.
+    on_credit: bool,
     flows: Vec<Option<Box<Flow>>>,
     new: VecDeque<u16>,
     old: VecDeque<u16>,
@@ -79,9 +82,10 @@ pub struct EntryQueue {
 
 impl EntryQueue {
     /// An empty queue.
-    pub fn new(layer: Layer) -> Self {
+    pub fn new(layer: Layer, heuristics: Heuristics) -> Self {
         Self {
             layer,
+            on_credit: heuristics.skipping_on_credit,
             flows: Vec::new(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -153,7 +157,8 @@ impl EntryQueue {
     pub fn head(&mut self) -> Option<Head> {
         loop {
             let sparse = !self.new.is_empty();
-            if !sparse && !self.skipped.is_empty() {
+            let credit = if self.on_credit && !self.skipped.is_empty() { MOST_DEBT } else { 0 };
+            if !sparse && credit > 0 {
                 self.bring_forward_least_debt();
             }
             let flow = *if sparse { self.new.front() } else { self.old.front() }?;
@@ -178,14 +183,13 @@ impl EntryQueue {
                 entry.list = List::Old;
                 pop(&mut self.new, &mut self.old, sparse);
                 self.old.push_back(flow);
-                if self.skipped.is_empty() {
+                if credit == 0 {
                     entry.deficit += quantum(&self.loads, entry);
                 }
                 continue;
             }
             if entry.deficit <= 0 {
                 // Who waits for a path keeps its place: those who don't have it on credit.
-                let credit = if self.skipped.is_empty() { 0 } else { MOST_DEBT };
                 if entry.deficit + credit <= 0 {
                     entry.deficit += quantum(&self.loads, entry);
                     self.old.rotate_left(1);
@@ -413,7 +417,7 @@ mod tests {
     }
 
     fn queue() -> (EntryQueue, Parameters) {
-        (EntryQueue::new(Layer::L3), Parameters::default())
+        (EntryQueue::new(Layer::L3, Heuristics::ALL), Parameters::default())
     }
 
     #[test]

@@ -7,6 +7,7 @@ use super::fair_queue::EntryQueue;
 use super::flow_queue::Parameters;
 use super::queued::Queued;
 use super::treatment::{LimitId, LimitRate};
+use crate::heuristics::Heuristics;
 use braid_inner::Layer;
 use braid_units::{Rate, Time};
 use std::time::Duration;
@@ -57,7 +58,7 @@ impl Shaper {
                     id,
                     rate,
                     due: Time::ZERO,
-                    queue: EntryQueue::new(self.layer),
+                    queue: EntryQueue::new(self.layer, Heuristics::ALL),
                 }),
             }
         }

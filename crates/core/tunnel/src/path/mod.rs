@@ -18,6 +18,7 @@ pub mod sent;
 mod settled;
 mod silence;
 
+use crate::heuristics::Heuristics;
 use crate::id::LinkId;
 use arrival::ArrivalEstimate;
 use braid_handshake::ReplayWindow;
@@ -132,7 +133,14 @@ pub struct Path {
 
 impl Path {
     /// A path to `remote`, whose device takes IP packets of `device_mtu`.
-    pub fn new(id: u8, link: LinkId, remote: SocketAddr, device_mtu: u16, now: Time) -> Self {
+    pub fn new(
+        id: u8,
+        link: LinkId,
+        remote: SocketAddr,
+        device_mtu: u16,
+        heuristics: Heuristics,
+        now: Time,
+    ) -> Self {
         let mtu = mtu_search(remote, device_mtu);
         let datagram = u64::from(mtu.current());
         let mut new = Self {
@@ -147,7 +155,7 @@ impl Path {
             received: ReceivedPackets::default(),
             replay: ReplayWindow::new(),
             rtt: RoundTrip::default(),
-            congestion: DelayModel::new(datagram),
+            congestion: DelayModel::new(datagram, heuristics),
             pacer: Pacer::default(),
             mtu,
             liveness: Liveness::new(now),

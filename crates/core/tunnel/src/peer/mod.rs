@@ -24,7 +24,6 @@ pub use traffic::{Carried, FlowReport, MOST_FLOWS, PathShare, TrafficReport};
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
-
 use crate::entry::{LimitRate, Treatment};
 use crate::exit::{Delivered, Policer};
 use crate::id::{LinkId, PeerId};
@@ -102,13 +101,13 @@ pub struct Peer {
 
 impl Peer {
     pub(crate) fn new(config: PeerConfig, tunnel: &TunnelConfig, key: HashKey) -> Self {
-        let (layer, memory) = (tunnel.layer, tunnel.memory_per_peer);
-        let mut new = Self {
+        let TunnelConfig { layer, memory_per_peer: memory, heuristics, .. } = *tunnel;
+        Self {
             config,
             sessions: Sessions::default(),
-            paths: PathSet::new(tunnel.path_expiry),
-            ingress: Ingress::new(layer, key, tunnel.class_modes.clone(), memory / 4),
-            send: Send::new(layer, tunnel.mode),
+            paths: PathSet::new(tunnel.path_expiry, heuristics),
+            ingress: Ingress::new(layer, key, tunnel.class_modes.clone(), memory / 4, heuristics),
+            send: Send::new(layer, tunnel.mode, heuristics),
             reliability: Reliability::new(memory / 4, tunnel.redundancy_budget),
             receive: Receive::new(layer, memory / 2),
             traffic: Traffic::new(layer, key),
@@ -123,11 +122,7 @@ impl Peer {
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
-        };
-        new.paths.set_heuristics(tunnel.heuristics);
-        new.ingress.set_heuristics(tunnel.heuristics);
-        new.send.set_heuristics(tunnel.heuristics);
-        new
+        }
     }
 
     /// The peer that speaks is this instance. True if it's another than before,

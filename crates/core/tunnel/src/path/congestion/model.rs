@@ -60,9 +60,7 @@ pub struct DelayModel {
     drained_from: Duration,
     /// Drains in a row that left the delay as it was.
     futile_drains: u32,
-    tracks: bool,
-    drains_by_way: bool,
-    yields_to_calls: bool,
+    heuristics: Heuristics,
     beside_call: bool,
     limits: Limits,
 }
@@ -77,33 +75,22 @@ struct Limits {
 impl DelayModel {
     /// A path of which nothing is known; `datagram` is its datagrams' size in
     /// bytes.
-    pub fn new(datagram: u64) -> Self {
+    pub fn new(datagram: u64, heuristics: Heuristics) -> Self {
         let estimator = Estimator::new();
         let mut new = Self {
             phase: Phase::START,
-            signals: Signals::new(estimator.bandwidth()),
+            signals: Signals::new(estimator.bandwidth(), heuristics),
             estimator,
             cap: None,
             datagram,
             drained_from: Duration::ZERO,
             futile_drains: 0,
-            tracks: true,
-            drains_by_way: true,
-            yields_to_calls: true,
+            heuristics,
             beside_call: false,
             limits: Limits::default(),
         };
         new.limit();
         new
-    }
-
-    /// Before the first acknowledgement: which heuristics are on.
-    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
-        self.tracks = heuristics.tracking;
-        self.drains_by_way = heuristics.drains_by_way;
-        self.yields_to_calls = heuristics.yields_to_calls;
-        self.signals.counts_reverse_jitter = heuristics.reverse_jitter;
-        self.signals.counts_forward_jitter = heuristics.forward_jitter;
     }
 }
 
@@ -145,7 +132,7 @@ impl Controller for DelayModel {
     }
 
     fn set_beside_call(&mut self, beside: bool) {
-        self.beside_call = beside && self.yields_to_calls;
+        self.beside_call = beside && self.heuristics.yields_to_calls;
     }
 
     fn set_cap(&mut self, cap: Option<Rate>) {
@@ -207,7 +194,8 @@ impl DelayModel {
             }
             Phase::Track => {}
             Phase::Startup { .. } if self.trickles(ack) => {
-                if self.signals.queue_is_sure()
+                if self.heuristics.train_estimate
+                    && self.signals.queue_is_sure()
                     && queue > self.queue_target() + self.signals.forward_span()
                 {
                     let (span, slack) = (self.signals.base_rtt + queue, self.slack());
@@ -230,7 +218,8 @@ impl DelayModel {
     /// for seconds.
     fn jitters(&self, queue: Duration) -> bool {
         let over = (queue * SUDDEN_OVER).max(self.signals.base_rtt);
-        self.in_startup()
+        self.heuristics.startup_jitter
+            && self.in_startup()
             && self.signals.forward_span() > self.queue_target()
             && self.estimator.came_as_sent(over, self.slack())
     }
@@ -244,7 +233,7 @@ impl DelayModel {
         let allowed = if undrained { Duration::ZERO } else { self.signals.jitter() };
         let futile = self.signals.queue_is_sure() && queue > self.queue_target() + allowed;
         self.futile_drains = if futile { self.futile_drains + 1 } else { 0 };
-        if self.futile_drains >= FUTILE_DRAINS {
+        if self.futile_drains >= FUTILE_DRAINS && self.heuristics.rebasing {
             self.rebase(ack);
         }
         self.phase = Phase::CRUISE;
@@ -264,7 +253,9 @@ impl DelayModel {
                 self.drain(ack, over);
             }
             Step::Rebase { to } => {
-                self.rebase(ack);
+                if self.heuristics.rebasing {
+                    self.rebase(ack);
+                }
                 self.phase = to;
             }
         }
@@ -276,7 +267,11 @@ impl DelayModel {
         let chance = self.signals.chance().max(self.spread());
         self.signals.innovation.on_round(queue, self.is_tracking());
         let (round, base_rtt) = (self.signals.round, self.signals.base_rtt);
-        let overflow = round.overflow(ack, self.datagram, self.signals.usual_loss.share());
+        let usual_loss = match self.heuristics.usual_loss {
+            true => self.signals.usual_loss.share(),
+            false => 0.0,
+        };
+        let overflow = round.overflow(ack, self.datagram, usual_loss);
         self.signals.usual_loss.on_round(round.arrived(ack), round.lost(), self.datagram);
         let length = round.length(ack);
         let standing = queue > self.queue_target() + chance;
@@ -291,7 +286,7 @@ impl DelayModel {
             ours: standing && self.in_startup() && ours(),
             overflow,
             app_limited: round.app_limited(),
-            volatile: self.tracks && self.innovates_beyond(VOLATILE),
+            volatile: self.heuristics.tracking && self.innovates_beyond(VOLATILE),
             restless: self.innovates_beyond(CALM),
             bandwidth: self.estimator.bandwidth(),
             measured: self.estimator.arrival_rate(length, base_rtt),
@@ -368,7 +363,7 @@ impl DelayModel {
         let jitter = (self.signals.jitter() / DRAINED_JITTER).min(DRAINED_JITTER_MAX);
         let delay_us = ack.received_us.saturating_sub(ack.sent_at.as_micros() as i64);
         let met = self.signals.queue_of(Some(delay_us));
-        let since = match self.drains_by_way {
+        let since = match self.heuristics.drains_by_way {
             true => (ack.now - ack.sent_at).saturating_sub(met),
             false => self.signals.unqueued_rtt(),
         };
@@ -404,7 +399,7 @@ mod tests {
 
     impl Reports {
         fn new() -> Self {
-            let model = DelayModel::new(1472);
+            let model = DelayModel::new(1472, Heuristics::ALL);
             Self { model, now_us: 1_000_000, delivered: 0, history: Vec::new() }
         }
 

@@ -6,6 +6,7 @@ use super::innovation::QueueInnovation;
 use super::reverse_jitter::ReverseJitter;
 use super::round::Round;
 use super::usual_loss::UsualLoss;
+use crate::heuristics::Heuristics;
 use crate::path::rtt::{BASE_WINDOW, WindowedMin};
 use braid_units::{Rate, Time};
 use std::collections::VecDeque;
@@ -37,10 +38,7 @@ pub struct Signals {
     pub round: Round,
     pub innovation: QueueInnovation,
     pub usual_loss: UsualLoss,
-    /// Off only to see what it is worth.
-    pub counts_reverse_jitter: bool,
-    /// Likewise.
-    pub counts_forward_jitter: bool,
+    heuristics: Heuristics,
     base_delay: WindowedMin,
     reverse_jitter: ReverseJitter,
     forward_span: Duration,
@@ -55,15 +53,14 @@ pub struct Signals {
 
 impl Signals {
     /// Of a path of which nothing is known but a guess of its rate.
-    pub fn new(guess: Rate) -> Self {
+    pub fn new(guess: Rate, heuristics: Heuristics) -> Self {
         Self {
             base_rtt: INITIAL_RTT,
             feedback: INITIAL_FEEDBACK,
             round: Round::begin(Time::ZERO, 0),
             innovation: QueueInnovation::new(guess),
             usual_loss: UsualLoss::default(),
-            counts_reverse_jitter: true,
-            counts_forward_jitter: true,
+            heuristics,
             base_delay: WindowedMin::new(BASE_WINDOW),
             reverse_jitter: ReverseJitter::new(),
             forward_span: Duration::ZERO,
@@ -76,13 +73,13 @@ impl Signals {
 
     /// Takes an acknowledgement's delays in; [`Self::round`] isn't told yet.
     pub fn on_ack(&mut self, ack: &AckSample) {
-        if self.counts_forward_jitter {
+        if self.heuristics.forward_jitter {
             self.forward_span = ack.forward_span;
         }
         self.base_rtt = ack.base_rtt;
         self.feedback = ack.feedback;
         self.base_delay.update(ack.min_delay_us, ack.now);
-        if let Some(took_us) = ack.back_us.filter(|_| self.counts_reverse_jitter) {
+        if let Some(took_us) = ack.back_us.filter(|_| self.heuristics.reverse_jitter) {
             self.reverse_jitter.on_ack(took_us, ack.now);
         }
         self.unqueued_rtt = ack.base_rtt + self.reverse_jitter.jitter();

@@ -87,7 +87,14 @@ pub(super) struct Sorting<'a> {
 
 impl Ingress {
     /// Nothing yet; at most `limit` bytes wait.
-    pub fn new(layer: Layer, hash_key: HashKey, class_modes: Vec<Mode>, limit: u64) -> Self {
+    pub fn new(
+        layer: Layer,
+        hash_key: HashKey,
+        class_modes: Vec<Mode>,
+        limit: u64,
+        heuristics: Heuristics,
+    ) -> Self {
+        let shortens = heuristics.queue_shortening;
         Self {
             layer,
             hash_key,
@@ -97,21 +104,15 @@ impl Ingress {
             acks: AckFilter::default(),
             shaper: Shaper::new(layer),
             whole: Shaper::new(layer),
-            queue: EntryQueue::new(layer),
+            queue: EntryQueue::new(layer, heuristics),
             capacity_known: false,
-            parameters: Parameters { limit, ..Parameters::default() },
+            parameters: Parameters { limit, shortens, ..Parameters::default() },
             steady_target: Parameters::default().target,
             join_limit: 0,
-            heuristics: Heuristics::ALL,
+            heuristics,
             last_admitted: Time::ZERO,
             counters: IngressCounters::default(),
         }
-    }
-
-    /// Before the first packet: which heuristics are on.
-    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
-        self.heuristics = heuristics;
-        self.parameters.shortens = heuristics.queue_shortening;
     }
 
     /// Queues a packet. `working` is the time that stands still while no path
@@ -234,7 +235,8 @@ impl Ingress {
         let burst = own.into_iter().chain(self.whole.burst_bytes(ALL)).min();
         // While capacities are being found what is known of them is too little: a flow alone
         // would only be cut up.
-        let cuts = self.capacity_known || self.queue.active_flows() > 1;
+        let known = self.capacity_known || self.queue.active_flows() > 1;
+        let cuts = known && self.heuristics.long_packets_cut;
         let long = (cuts && len > self.flow_join_limit() * LONG
             || burst.is_some_and(|burst| len > burst))
             && segment_count(&queued.packet) > 1;
@@ -443,7 +445,7 @@ mod tests {
     const MOST: u64 = 1 << 20;
 
     fn ingress() -> Ingress {
-        Ingress::new(Layer::L3, HashKey::new([7; 16]), Vec::new(), MOST)
+        Ingress::new(Layer::L3, HashKey::new([7; 16]), Vec::new(), MOST, Heuristics::ALL)
     }
 
     /// A UDP packet of so many bytes by this port; 46 is expedited forwarding.

@@ -2,15 +2,14 @@
 
 mod calls;
 mod summary;
-
-pub(crate) use summary::Candidates;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use summary::Candidates;
 
 use super::timers::{Timer, TimerTable};
 use crate::clock::PeerClock;
 use crate::config::LinkConfig;
-
 use crate::heuristics::Heuristics;
 use crate::id::LinkId;
 use crate::path::closed::ClosedPath;
@@ -28,6 +27,10 @@ use summary::Summary;
 
 /// Most paths of one peer.
 pub(crate) const MAX_PATHS: usize = 64;
+
+/// The largest IP packet, in bytes, that our device takes where the peer opened the path and
+/// its link has no config here: Ethernet's.
+const ASSUMED_MTU: u16 = 1500;
 
 /// All paths of one peer. Others name them by their places, which change when one
 /// is closed.
@@ -85,7 +88,7 @@ impl<'a> IntoIterator for &'a mut PathSet {
 
 impl PathSet {
     /// None yet.
-    pub fn new(expiry: Duration) -> Self {
+    pub fn new(expiry: Duration, heuristics: Heuristics) -> Self {
         Self {
             paths: Vec::new(),
             closed: Vec::new(),
@@ -96,13 +99,8 @@ impl PathSet {
             settles_at: Time::FAR_FUTURE,
             spare: false,
             calls: Calls::default(),
-            heuristics: Heuristics::ALL,
+            heuristics,
         }
-    }
-
-    /// Before any path is opened: which heuristics are on.
-    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
-        self.heuristics = heuristics;
     }
 
     /// Opens a path over one of our links to an address of the peer, unless the
@@ -148,7 +146,7 @@ impl PathSet {
         if self.is_full() {
             return None;
         }
-        let path = self.new_path(id, link, remote, 1500, now);
+        let path = self.new_path(id, link, remote, ASSUMED_MTU, now);
         self.paths.push(path);
         Some(self.paths.len() - 1)
     }
@@ -162,8 +160,7 @@ impl PathSet {
         device_mtu: u16,
         now: Time,
     ) -> Path {
-        let mut path = Path::new(id, link, remote, device_mtu, now);
-        path.congestion.set_heuristics(self.heuristics);
+        let mut path = Path::new(id, link, remote, device_mtu, self.heuristics, now);
         if let Some(index) = self.closed.iter().position(|p| p.id == id) {
             path.continue_from(&self.closed.remove(index));
         }
@@ -238,8 +235,8 @@ impl PathSet {
         self.closed.clear();
         timers.fire(Timer::Control);
         for path in &mut self.paths {
-            let mut fresh = Path::new(path.id, path.link, path.remote, 1500, now);
-            fresh.congestion.set_heuristics(self.heuristics);
+            let Path { id, link, remote, .. } = *path;
+            let mut fresh = Path::new(id, link, remote, ASSUMED_MTU, self.heuristics, now);
             std::mem::swap(&mut fresh.mtu, &mut path.mtu);
             fresh.policy = path.policy;
             fresh.policy_untold = true;

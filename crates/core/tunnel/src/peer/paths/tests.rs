@@ -9,7 +9,7 @@ fn address(host: u8) -> SocketAddr {
 
 /// Paths by so many links, all of which work at `now`.
 fn open(links: u16, now: Time) -> (PathSet, TimerTable) {
-    let (mut paths, mut timers) = (PathSet::new(EXPIRY), TimerTable::default());
+    let (mut paths, mut timers) = (PathSet::new(EXPIRY, Heuristics::ALL), TimerTable::default());
     for link in 0..links {
         paths.open(LinkId(link), address(1), &LinkConfig::default(), &mut timers, now);
         paths[usize::from(link)].liveness.on_acked(now, now);
@@ -45,7 +45,7 @@ fn a_link_gets_its_number_again_and_a_new_one_another() {
 #[test]
 fn a_peer_opens_no_more_paths_than_it_may() {
     let now = Time::from_millis(10);
-    let mut paths = PathSet::new(EXPIRY);
+    let mut paths = PathSet::new(EXPIRY, Heuristics::ALL);
     for id in 0..MAX_PATHS as u8 {
         assert_eq!(paths.accept(id, LinkId(0), address(id), now), Some(usize::from(id)));
     }
@@ -55,7 +55,7 @@ fn a_peer_opens_no_more_paths_than_it_may() {
 #[test]
 fn paths_that_the_peer_left_are_closed_but_not_the_last_it_was_heard_by() {
     let now = Time::from_millis(10);
-    let (mut paths, mut timers) = (PathSet::new(EXPIRY), TimerTable::default());
+    let (mut paths, mut timers) = (PathSet::new(EXPIRY, Heuristics::ALL), TimerTable::default());
     for id in 0..3 {
         let heard = now + Duration::from_secs(u64::from(id));
         paths.accept(id, LinkId(0), address(id), heard);

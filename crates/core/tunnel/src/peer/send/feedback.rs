@@ -2,6 +2,7 @@
 
 use super::datagram::{Datagram, Outlet, Transmit};
 use super::news::PendingNews;
+use crate::heuristics::Heuristics;
 use crate::path::Path;
 use crate::path::liveness::PathState;
 use braid_units::Time;
@@ -17,8 +18,9 @@ const LIKELY: u64 = 100;
 
 /// One datagram with the reports of all paths, by the path that gets them there
 /// soonest, and a copy by the second: feedback must not die with a path.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Feedback {
+    copies: bool,
     /// The path by which the last report goes a second time.
     copy: Option<usize>,
     /// When a report last went a second time.
@@ -26,6 +28,11 @@ pub(super) struct Feedback {
 }
 
 impl Feedback {
+    /// Nothing has been reported.
+    pub fn new(heuristics: Heuristics) -> Self {
+        Self { copies: heuristics.report_copies, copy: None, copied_at: Time::ZERO }
+    }
+
     /// A copy is to be sent at once.
     pub fn has_copy(&self) -> bool {
         self.copy.is_some()
@@ -66,7 +73,7 @@ impl Feedback {
             }
             return None;
         };
-        let copies = now >= self.copied_at + COPIES_APART;
+        let copies = self.copies && now >= self.copied_at + COPIES_APART;
         match second {
             Some(second) if copies => {
                 self.copy = Some(second);

@@ -65,23 +65,18 @@ pub(super) struct ControlSettings {
 
 impl Send {
     /// Spreads packets by `mode`.
-    pub fn new(layer: Layer, mode: Mode) -> Self {
+    pub fn new(layer: Layer, mode: Mode, heuristics: Heuristics) -> Self {
         Self {
-            scheduler: Scheduler::new(mode),
+            scheduler: Scheduler::new(mode, heuristics),
             affinity: Affinity::default(),
             packetizer: Packetizer::default(),
             bonding: Bonding::new(layer),
-            feedback: Feedback::default(),
+            feedback: Feedback::new(heuristics),
             news: News::default(),
             treatments: WantedTreatments::default(),
             confirm: false,
             declined: false,
         }
-    }
-
-    /// Before anything is sent: which heuristics are on.
-    pub fn set_heuristics(&mut self, heuristics: Heuristics) {
-        self.scheduler.heuristics = heuristics;
     }
 
     /// How packets are spread.

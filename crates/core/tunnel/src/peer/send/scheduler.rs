@@ -78,13 +78,13 @@ pub(in crate::peer) struct Scheduler {
     pub mode: Mode,
     /// Of each flow: until when it counts as one that uses all it gets.
     elastic_until: Vec<Time>,
-    pub(super) heuristics: Heuristics,
+    heuristics: Heuristics,
 }
 
 impl Scheduler {
     /// Spreads packets by `mode`.
-    pub fn new(mode: Mode) -> Self {
-        Self { mode, elastic_until: Vec::new(), heuristics: Heuristics::ALL }
+    pub fn new(mode: Mode, heuristics: Heuristics) -> Self {
+        Self { mode, elastic_until: Vec::new(), heuristics }
     }
 
     /// Gives back memory that isn't in use.
@@ -269,7 +269,7 @@ mod tests {
     /// Paths of these tiers, all of which work.
     fn paths(tiers: &[u8]) -> PathSet {
         let (mut paths, mut timers) =
-            (PathSet::new(Duration::from_secs(60)), TimerTable::default());
+            (PathSet::new(Duration::from_secs(60), Heuristics::ALL), TimerTable::default());
         let remote = SocketAddr::from(([192, 0, 2, 1], 51_820));
         for (link, &tier) in (0..).zip(tiers) {
             let config = LinkConfig { tier, ..LinkConfig::default() };
@@ -292,7 +292,8 @@ mod tests {
 
     #[test]
     fn of_equal_paths_the_first_is_taken_and_then_that_with_less_on_its_way() {
-        let (scheduler, mut paths) = (Scheduler::new(Mode::Adaptive), paths(&[0, 0]));
+        let (scheduler, mut paths) =
+            (Scheduler::new(Mode::Adaptive, Heuristics::ALL), paths(&[0, 0]));
         let choose = |paths: &PathSet| scheduler.choose_path(paths, BULK, 1400, None, NOW);
         assert_eq!(choose(&paths), Some(0));
         fill(&mut paths, 0);
@@ -305,14 +306,15 @@ mod tests {
 
     #[test]
     fn copies_avoid_the_path_of_the_first() {
-        let (scheduler, paths) = (Scheduler::new(Mode::Adaptive), paths(&[0, 0]));
+        let (scheduler, paths) = (Scheduler::new(Mode::Adaptive, Heuristics::ALL), paths(&[0, 0]));
         let copy = scheduler.choose_path(&paths, Item::Urgent, 100, Some(0), NOW);
         assert_eq!(copy, Some(1));
     }
 
     #[test]
     fn overflow_takes_the_next_tier_only_when_the_first_is_full_and_data_waits() {
-        let (scheduler, mut paths) = (Scheduler::new(Mode::Overflow), paths(&[1, 0]));
+        let (scheduler, mut paths) =
+            (Scheduler::new(Mode::Overflow, Heuristics::ALL), paths(&[1, 0]));
         let choose = |paths: &PathSet, waited| {
             let item = Item::Bulk { backlog: 100_000, waited, elastic: true };
             scheduler.choose_path(paths, item, 1400, None, NOW)
@@ -325,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_flow_with_a_backlog_is_elastic_for_a_while() {
-        let mut scheduler = Scheduler::new(Mode::Adaptive);
+        let mut scheduler = Scheduler::new(Mode::Adaptive, Heuristics::ALL);
         assert!(!scheduler.see_backlog(3, ELASTIC_AFTER / 2, NOW));
         assert!(scheduler.see_backlog(3, ELASTIC_AFTER, NOW));
         assert!(scheduler.is_elastic(3, NOW + ELASTIC_FOR / 2));
