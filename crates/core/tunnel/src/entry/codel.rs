@@ -4,6 +4,13 @@
 use braid_units::Time;
 use std::time::Duration;
 
+/// A queue of no more than this, bytes, is not too long: one packet (RFC 8289, section 4.2,
+/// `MTU`).
+const ONE_PACKET: u64 = 1514;
+/// Since a queue was last controlled, so many intervals may have passed for what controlled it
+/// to hold still (section 5.4).
+const RECENT_INTERVALS: u32 = 16;
+
 /// What to do with the packet at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -54,7 +61,7 @@ impl CoDel {
         self.dropping = true;
         // Section 5.4: resume near the rate that controlled the queue last time.
         let delta = self.count.saturating_sub(self.last_count);
-        let recent = now - self.drop_next < interval * 16;
+        let recent = now - self.drop_next < interval * RECENT_INTERVALS;
         self.count = if recent && delta > 1 { delta } else { 1 };
         self.last_count = self.count;
         self.drop_next = now + self.spacing(interval);
@@ -69,7 +76,7 @@ impl CoDel {
         target: Duration,
         interval: Duration,
     ) -> bool {
-        if sojourn < target || backlog <= 1514 {
+        if sojourn < target || backlog <= ONE_PACKET {
             self.first_above = None;
             return false;
         }

@@ -16,12 +16,14 @@ use std::collections::VecDeque;
 pub const FLOWS: usize = 1024;
 /// Bytes a flow may send in its turn (RFC 8290, section 5.2.2: one MTU).
 const QUANTUM: i64 = 1514;
-/// The least of it, bytes, whatever its weight: a packet is due after a hundred turns.
+/// The least of it, bytes, whatever the flow's weight: a full packet's turn comes after a
+/// hundred others at the latest.
 const LEAST_QUANTUM: i64 = 16;
 /// Flows that send while those in turn wait for a path owe at most so much, bytes, until all
-/// have a turn again.
+/// have a turn again. Ours; not measured apart.
 const MOST_DEBT: i64 = 8 * QUANTUM;
-/// Of so many of them the one that owes least is next.
+/// Of so many of them the one that owes least is next: all of them, mostly, and no more than
+/// can be looked at with each packet. Ours.
 const LOOKED_AT: usize = 32;
 
 /// The flow whose turn it is.
@@ -31,7 +33,7 @@ pub struct Head {
     pub flow: u16,
     /// It has sent little lately.
     pub sparse: bool,
-    /// How long it has had packets waiting.
+    /// Since when it has had packets waiting.
     pub backlogged_since: Time,
     /// Bytes waiting.
     pub backlog: u64,
@@ -189,7 +191,7 @@ impl EntryQueue {
                 continue;
             }
             if entry.deficit <= 0 {
-                // Who waits for a path keeps its place: those who don't have it on credit.
+                // A flow that waits for a path keeps its turn: others send on credit meanwhile.
                 if entry.deficit + credit <= 0 {
                     entry.deficit += quantum(&self.loads, entry);
                     self.old.rotate_left(1);
@@ -220,8 +222,8 @@ impl EntryQueue {
     }
 
     /// The flow, whose turn it is, waits for another path: others are in turn until
-    /// [`Self::unskip`], but on credit. Would it go to the end, as one whose turn is over, all
-    /// had the same share: a flow has a turn whenever some path has room.
+    /// [`Self::unskip`], but on credit. If it went to the end, as one whose turn is over, weights
+    /// would mean nothing: it would have a turn whenever some path has room, as all others.
     pub fn skip(&mut self, flow: u16) {
         let list = if self.new.front() == Some(&flow) { List::New } else { List::Old };
         let waiting = if list == List::New { &mut self.new } else { &mut self.old };

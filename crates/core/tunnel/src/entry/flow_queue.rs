@@ -72,7 +72,7 @@ impl FlowQueue {
         self.bytes
     }
 
-    /// How long it has had packets waiting.
+    /// Since when it has had packets waiting.
     pub fn backlogged_since(&self) -> Time {
         self.backlogged_since
     }

@@ -20,4 +20,4 @@ pub use flow_places::FlowPlaces;
 pub use flow_queue::Parameters;
 pub use queued::Queued;
 pub use shaper::Shaper;
-pub use treatment::{FlowRedundancy, LimitId, LimitRate, Priority, Treatment, Treatments};
+pub use treatment::{FlowRedundancy, LimitId, LimitRate, Priority, Treatment, TreatmentTable};

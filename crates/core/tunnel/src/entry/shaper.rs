@@ -1,6 +1,6 @@
-//! Limits of rate that flows share. What comes quicker waits here, in a queue of its own for
-//! each limit, fair and with CoDel as the one that follows, and so that senders hear of the
-//! limit as they hear of a link's.
+//! Limits of rate that flows share. What is above a limit waits here, in a queue of its own
+//! for each: fair and with CoDel, as the queue behind it, so that senders notice the limit as
+//! they would notice a slow link.
 
 use super::account::EntryStatus;
 use super::fair_queue::EntryQueue;
@@ -13,13 +13,14 @@ use braid_units::{Rate, Time};
 use std::time::Duration;
 
 /// What may leave at once, as time at the limit's rate: timers that come late lose nothing.
+/// Ours; not measured apart.
 const BURST: Duration = Duration::from_millis(10);
 /// CoDel's target of a limited flow, at least: some packets of a slow limit wait for each
 /// other (RFC 8289, section 4.3).
 const TARGET: Duration = Duration::from_millis(20);
 const TARGET_PACKETS: u64 = 4 * 1514;
 /// What waits for longer than this at a limit is too much: the queue's length, as time at the
-/// limit's rate, and at least so many bytes.
+/// limit's rate, and at least so many bytes: a super-packet. Ours.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const LEAST_ROOM: u64 = 64 << 10;
 

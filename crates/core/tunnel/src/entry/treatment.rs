@@ -80,7 +80,7 @@ pub struct LimitId(pub NonZeroU8);
 /// The treatments of one peer's flows, by the hashes of their keys; the oldest are forgotten
 /// when there are too many.
 #[derive(Debug)]
-pub struct Treatments {
+pub struct TreatmentTable {
     by_hash: IndexMap<u64, Treatment>,
     oldest: VecDeque<u64>,
     most: usize,
@@ -89,7 +89,7 @@ pub struct Treatments {
 /// A limit, and its rate now; none where it limits nothing.
 pub type LimitRate = (LimitId, Option<Rate>);
 
-impl Treatments {
+impl TreatmentTable {
     /// None; `most` flows have one at the most.
     pub fn new(most: usize) -> Self {
         Self { by_hash: IndexMap::default(), oldest: VecDeque::new(), most }
@@ -141,7 +141,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten_and_a_new_word_on_a_flow_counts() {
-        let mut treatments = Treatments::new(3);
+        let mut treatments = TreatmentTable::new(3);
         let of = |device| Treatment { device, ..Treatment::default() };
         for hash in 1..=3 {
             treatments.set(hash, of(hash as u16));

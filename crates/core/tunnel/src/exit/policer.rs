@@ -1,8 +1,11 @@
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
-/// What may come at once, as time at the rate: packets that were repaired come together.
+/// What may come at once, as time at the rate: packets that were repaired come together. Ours.
 const BURST: Duration = Duration::from_millis(250);
+
+/// What measures otherwise may be above the rate by one part in this. Ours.
+const TOLERANCE_DIVISOR: u64 = 8;
 
 /// Lets no more through than a rate, and drops what is above it: for peers that were told of the
 /// rate and don't keep to it.
@@ -14,10 +17,13 @@ pub struct Policer {
 }
 
 impl Policer {
-    /// For a peer that was told of this rate. What measures otherwise may be an eighth above it.
+    /// For a peer that was told of this rate.
     pub fn of_told(rate: Rate) -> Self {
         let bytes = rate.bytes_per_sec();
-        Self { rate: Rate::from_bytes_per_sec(bytes.saturating_add(bytes / 8)), due: Time::ZERO }
+        Self {
+            rate: Rate::from_bytes_per_sec(bytes.saturating_add(bytes / TOLERANCE_DIVISOR)),
+            due: Time::ZERO,
+        }
     }
 
     /// Whether a packet of so many bytes passes.

@@ -7,6 +7,12 @@ use braid_units::Time;
 /// Of a path without any delay sample: far behind every other.
 const UNKNOWN_DELAY_US: i64 = i64::MAX / 4;
 
+/// Half of the round trip's variation, and of the last queue seen, is reckoned with. Ours; not
+/// measured apart.
+const HALF: u32 = 2;
+/// Times at a rate are kept for so many bytes, a power of two: for one they would be rounded.
+const KIB_SHIFT: u32 = 10;
+
 /// The estimate's parts: worked out with every acknowledgement, as each datagram
 /// asks each path for it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,12 +30,12 @@ impl ArrivalEstimate {
     /// From the models as they are.
     pub fn new(congestion: &impl Controller, rtt: &RoundTrip) -> Self {
         let delay = congestion.base_delay_us().unwrap_or(UNKNOWN_DELAY_US);
-        let variation = (rtt.variation() / 2).as_micros() as i64;
+        let variation = (rtt.variation() / HALF).as_micros() as i64;
         Self {
             delay_us: delay.saturating_add(variation),
             base_nanos: rtt.base().as_nanos() as u64,
-            queue_nanos: (congestion.queue() / 2).as_nanos() as u64,
-            nanos_per_kib: congestion.bandwidth().time_for(1024).as_nanos() as u64,
+            queue_nanos: (congestion.queue() / HALF).as_nanos() as u64,
+            nanos_per_kib: congestion.bandwidth().time_for(1 << KIB_SHIFT).as_nanos() as u64,
         }
     }
 
@@ -45,6 +51,6 @@ impl ArrivalEstimate {
     }
 
     fn nanos_for(&self, bytes: u64) -> u64 {
-        bytes.saturating_mul(self.nanos_per_kib) >> 10
+        bytes.saturating_mul(self.nanos_per_kib) >> KIB_SHIFT
     }
 }

@@ -1,19 +1,24 @@
 //! Whether a path works, told by feedback that comes or is missing.
 
+use super::silence::VARIATIONS;
 use braid_units::Time;
 use std::time::Duration;
 
-/// A path is suspected when feedback is overdue by this, whatever its
-/// interval.
+/// A path isn't suspected before feedback is overdue by this, however short its
+/// interval: three of the longest.
 pub const LEAST_SILENCE: Duration = Duration::from_millis(60);
-/// Feedback intervals that may pass in silence.
-const SILENT_INTERVALS: u32 = 3;
-/// A suspect path is called down after this.
+/// Feedback intervals that may pass in silence: one report may be lost, and its copy. Ours;
+/// not measured apart.
+pub const SILENT_INTERVALS: u32 = 3;
+/// A suspect path is called down after this: for people, who have seen a hiccup last less.
 const DOWN_AFTER: Duration = Duration::from_secs(3);
-/// An outage shorter than this doesn't put the path's capacity in question.
+/// An outage shorter than this doesn't put the path's capacity in question: mobile links stand
+/// still for some hundred milliseconds and go on as before. Ours; not measured apart.
 const SHORT_OUTAGE: Duration = Duration::from_millis(400);
 
-/// While a path has been silent for less than the first it's probed each of the second...
+/// While a path has been silent for less than the first it's probed each of the second: most
+/// silences end within a second, and are known to within a short probe's pause then. Ours; not
+/// measured apart...
 const PROBE_EACH: [(Duration, Duration); 3] = [
     (Duration::from_millis(200), Duration::from_millis(12)),
     (Duration::from_secs(1), Duration::from_millis(50)),
@@ -21,7 +26,7 @@ const PROBE_EACH: [(Duration, Duration); 3] = [
 ];
 /// ...and later each of this: some 100 bytes a second by a link that is down.
 const PROBE_AT_LAST: Duration = Duration::from_secs(1);
-/// Several datagrams that come together make one probe.
+/// Several datagrams that come together make one probe: those of the longest feedback interval.
 const HEARD_BEFORE_PROBE: Duration = Duration::from_millis(20);
 
 /// What is thought of a path.
@@ -124,7 +129,7 @@ impl Liveness {
             return None;
         }
         let expected = (oldest_sent_at? + srtt).max(self.last_progress);
-        let silence = LEAST_SILENCE.max(feedback * SILENT_INTERVALS + variation * 4);
+        let silence = LEAST_SILENCE.max(feedback * SILENT_INTERVALS + variation * VARIATIONS);
         Some(expected + silence)
     }
 

@@ -17,6 +17,13 @@ const GAP_TELLING: u64 = 3;
 /// every packet would be followed by an acknowledgement.
 const GAP_REPORT_SPACING: Duration = Duration::from_millis(3);
 
+/// Of an acknowledgement, bytes: its fixed part at most, and each range (two numbers) or arrival
+/// (two numbers and, in practice, less).
+const FIXED_PART: usize = 22;
+const EACH_PART: usize = 8;
+/// Arrivals kept, as a multiple of those of a report, before they are thinned out.
+const ARRIVALS_KEPT: usize = 4 * MAX_ARRIVALS;
+
 /// The receiving half of a path's packet number space.
 #[derive(Debug, Default)]
 pub struct ReceivedPackets {
@@ -112,8 +119,7 @@ impl ReceivedPackets {
     /// is appended when nothing was received or when it could exceed `room`.
     pub fn write_report(&mut self, path: u8, now: Time, room: usize, out: &mut Vec<u8>) -> bool {
         let Some(largest) = self.largest() else { return false };
-        // 22 bytes of fixed part at most; a range 2 × 4, an arrival 2 × 3 in practice.
-        let fits = room.saturating_sub(22) / 8;
+        let fits = room.saturating_sub(FIXED_PART) / EACH_PART;
         if fits == 0 {
             return false;
         }
@@ -177,7 +183,7 @@ impl ReceivedPackets {
     }
 
     fn note_arrival(&mut self, number: u64, now: Time) {
-        if self.arrivals.len() >= 4 * MAX_ARRIVALS {
+        if self.arrivals.len() >= ARRIVALS_KEPT {
             // Faster than foreseen: thin out.
             let mut keep = false;
             self.arrivals.retain(|_| {

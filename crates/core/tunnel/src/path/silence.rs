@@ -8,7 +8,8 @@ use super::{Controller, Path};
 use braid_units::Time;
 use std::time::Duration;
 
-/// What a path may be slower than at its best before it's thought silent.
+/// What a path may be slower than at its best before it's thought silent. Ours; not measured
+/// apart.
 const SLOWNESS: Duration = Duration::from_millis(100);
 
 /// Of that the part that the round trip's variation may be, since it counts
@@ -16,9 +17,9 @@ const SLOWNESS: Duration = Duration::from_millis(100);
 const VARIATION_DIVISOR: u32 = 4;
 
 /// Variations of the round trip that feedback may be late by (RFC 9002, section 6.2.1).
-const VARIATIONS: u32 = 4;
+pub(super) const VARIATIONS: u32 = 4;
 
-/// As above, before nothing more is kept for a path: less, as nothing is lost by it.
+/// As above, before nothing more is kept for a path: less, as nothing is lost by it. Ours.
 const LATE_VARIATIONS: u32 = 2;
 
 /// Feedback intervals in which nothing was acknowledged, before what is late goes again
@@ -26,7 +27,7 @@ const LATE_VARIATIONS: u32 = 2;
 const QUIET_INTERVALS: u32 = 2;
 
 /// Feedback is late when it's overdue by this: timers and scheduling of both
-/// ends.
+/// ends. Ours; not measured apart.
 const OVERDUE_MARGIN: Duration = Duration::from_millis(10);
 
 /// Whether other paths can send again what is late on one.

@@ -41,6 +41,19 @@ pub enum Refused {
     TooManyPaths,
 }
 
+/// What a datagram says that it is, before that is proved.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    /// It's of a session that the peer began with this instance and hasn't used yet.
+    unproven: Option<u64>,
+    /// The instance is another one than before: all begins anew.
+    anew: bool,
+    /// Of its path, if that is known.
+    place: Option<usize>,
+    /// The whole packet number.
+    number: u64,
+}
+
 impl Peer {
     /// Opens a data datagram and does what its frames say.
     ///
@@ -55,63 +68,96 @@ impl Peer {
         buffers: &mut Buffers,
         now: Time,
     ) -> Result<Received, Refused> {
+        let claim = self.claim_of(header)?;
+        let len = datagram.len() as u64;
+        let (head, payload) = datagram.split_at_mut(HEADER_LEN);
+        let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
+        let opened = session.open(header.path, claim.number, head, payload);
+        let payload = opened.map_err(|_| Refused::Forged)?;
+        self.may_come_by(header.path, &claim)?;
+        // From here on it's believed.
+        let proven = claim.unproven.and_then(|instance| self.prove(instance, now));
+        let index = self.path_of(header.path, &claim, origin, now)?;
+        self.paths[index].replay.mark(claim.number).map_err(|_| Refused::Replayed)?;
+        self.follow_peer(index, claim.number, origin, now);
+        self.note_datagram(index, len, now);
+        let eliciting = self.on_frames(index, payload, buffers, now);
+        self.note_packet(index, claim.number, eliciting, now);
+        Ok(Received { proven })
+    }
+
+    /// Which packet a datagram says that it is.
+    ///
+    /// # Errors
+    /// If that one was received before.
+    #[inline]
+    fn claim_of(&self, header: DataHeader) -> Result<Claim, Refused> {
         // Of a peer that restarted all begins anew, if this is authentic.
         let unproven = self.sessions.unproven(header.receiver).map(|s| s.remote_instance);
         let anew = unproven.is_some() && unproven != self.sessions.remote_instance();
-        let known = self.paths.place_of(header.path).filter(|_| !anew);
-        let largest = match known {
+        let place = self.paths.place_of(header.path).filter(|_| !anew);
+        let largest = match place {
             Some(index) => self.paths[index].received.largest(),
             None if anew => None,
             None => self.paths.largest_of_closed(header.path),
         };
         let number = expand(header.packet_number, 24, largest.map_or(0, |largest| largest + 1));
-        match known {
-            Some(index) => {
-                self.paths[index].replay.check(number).map_err(|_| Refused::Replayed)?;
-            }
-            None if largest.is_some_and(|largest| number <= largest) => {
-                return Err(Refused::Replayed);
-            }
-            None => {}
-        }
-        let len = datagram.len() as u64;
-        let (head, payload) = datagram.split_at_mut(HEADER_LEN);
-        let session = self.sessions.by_index(header.receiver, now).ok_or(Refused::NoSession)?;
-        let payload =
-            session.open(header.path, number, head, payload).map_err(|_| Refused::Forged)?;
-        let opens_paths = self.config.opens_paths();
-        if known.is_none() {
-            // Only the side that calls opens paths.
-            if opens_paths && self.paths.place_of(header.path).is_none() {
-                return Err(Refused::NoPath);
-            }
-            if !anew && self.paths.is_full() {
-                return Err(Refused::TooManyPaths);
-            }
-        }
-        let proven = match unproven {
-            Some(instance) => self.prove(instance, now),
-            None => None,
+        let replayed = match place {
+            Some(index) => self.paths[index].replay.check(number).is_err(),
+            None => largest.is_some_and(|largest| number <= largest),
         };
-        let known = if anew { self.paths.place_of(header.path) } else { known };
+        if replayed { Err(Refused::Replayed) } else { Ok(Claim { unproven, anew, place, number }) }
+    }
 
-        let index = match known {
-            Some(index) => index,
-            None => self
-                .paths
-                .accept(header.path, origin.link, origin.remote, now)
-                .ok_or(Refused::TooManyPaths)?,
-        };
+    /// Whether an authentic datagram may come by a path of this number.
+    #[inline]
+    fn may_come_by(&self, path: u8, claim: &Claim) -> Result<(), Refused> {
+        if claim.place.is_some() {
+            return Ok(());
+        }
+        // Only the side that calls opens paths.
+        if self.config.opens_paths() && self.paths.place_of(path).is_none() {
+            return Err(Refused::NoPath);
+        }
+        if !claim.anew && self.paths.is_full() {
+            return Err(Refused::TooManyPaths);
+        }
+        Ok(())
+    }
+
+    /// The place of the path, which is opened if it's new.
+    #[inline]
+    fn path_of(
+        &mut self,
+        path: u8,
+        claim: &Claim,
+        origin: Origin,
+        now: Time,
+    ) -> Result<usize, Refused> {
+        // Where all began anew, places are others now.
+        let place = if claim.anew { self.paths.place_of(path) } else { claim.place };
+        place
+            .or_else(|| self.paths.accept(path, origin.link, origin.remote, now))
+            .ok_or(Refused::TooManyPaths)
+    }
+
+    /// Roaming: the peer is where its newest authentic packet came from.
+    #[inline]
+    fn follow_peer(&mut self, index: usize, number: u64, origin: Origin, now: Time) {
+        let opens_paths = self.config.opens_paths();
         let path = &mut self.paths[index];
-        path.replay.mark(number).map_err(|_| Refused::Replayed)?;
         let newest = path.received.largest().is_none_or(|largest| number > largest);
-        // Roaming: the peer is where its newest authentic packet came from.
         if newest && !opens_paths && path.move_to(origin, now) {
             // What is in flight went astray, most likely: by others too.
             self.settled.clear();
             path.reinject_flight(&mut self.settled);
             self.apply_settled();
         }
+    }
+
+    /// So many authentic bytes came by this path.
+    #[inline]
+    fn note_datagram(&mut self, index: usize, len: u64, now: Time) {
         let pause = self.paths.pause();
         let path = &mut self.paths[index];
         if path.inbound.on_datagram(now, pause) {
@@ -120,8 +166,11 @@ impl Peer {
         path.counters.received_bytes += len;
         path.counters.received_datagrams += 1;
         self.receive.on_heard(now);
+    }
 
-        let eliciting = self.on_frames(index, payload, buffers, now);
+    /// The packet is to be reported, and soon if it asks for that.
+    #[inline]
+    fn note_packet(&mut self, index: usize, number: u64, eliciting: bool, now: Time) {
         let interval = self.paths.feedback_interval();
         let path = &mut self.paths[index];
         path.received.on_packet(number, now, eliciting);
@@ -131,7 +180,6 @@ impl Peer {
         if !path.liveness.is_up() {
             self.timers.fire(Timer::Control);
         }
-        Ok(Received { proven })
     }
 
     /// The initiator has used the unproven session: send with it from now on.
@@ -197,18 +245,12 @@ impl Peer {
                         self.send.follow_mode(mode);
                     }
                 }
-                Frame::Service(said) => {
-                    if self.service.is_none_or(|before| said.epoch >= before.epoch) {
-                        self.service_is_news |= self.service != Some(said);
-                        self.service = Some(said);
-                    }
-                }
+                Frame::Service(said) => self.terms.service.hear(said),
                 // They are the concentrator's to say.
                 Frame::Limit(_) | Frame::Referrals(_) if !self.config.opens_paths() => {}
-                Frame::Referrals(frame) => self.referred.hear(&frame),
+                Frame::Referrals(frame) => self.terms.referred.hear(&frame),
                 Frame::Limit(limit) => {
-                    if self.limit_epoch.is_none_or(|before| limit.epoch >= before) {
-                        self.limit_epoch = Some(limit.epoch);
+                    if self.terms.limit.hear(&limit) {
                         self.ingress.set_whole_limit(limit.rate);
                     }
                 }
@@ -219,7 +261,9 @@ impl Peer {
                     self.ingress.treat(&frame.key, treatment);
                     self.ingress.set_limits(limit);
                 }
-                Frame::Close(Close { reason: Close::RESTART }) => self.restarting.announce(now),
+                Frame::Close(Close { reason: Close::RESTART }) => {
+                    self.terms.restarting.announce(now);
+                }
                 Frame::Close(_) => self.receive.closed = true,
             }
         }

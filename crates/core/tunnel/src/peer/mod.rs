@@ -12,6 +12,7 @@ mod reliability;
 mod restarting;
 mod send;
 mod status;
+mod terms;
 mod timers;
 mod traffic;
 
@@ -25,7 +26,7 @@ use crate::buffers::Buffers;
 use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{LimitRate, Treatment};
-use crate::exit::{Delivered, Policer};
+use crate::exit::Delivered;
 use crate::id::{LinkId, PeerId};
 use crate::index_map::IndexMap;
 use crate::path::Settled;
@@ -39,25 +40,29 @@ use braid_wire::{LimitFrame, Service};
 use ingress::{Ingress, Sorting};
 use paths::PathSet;
 use receive::Receive;
-use referred::Referred;
 use reliability::Reliability;
-use restarting::Restarting;
 use send::{ControlSettings, Outlet, Send};
 use std::net::SocketAddr;
 use std::time::Duration;
+use terms::Terms;
 use timers::{Timer, TimerTable};
 use traffic::Traffic;
 
-/// What follows from the paths is worked out anew so often at least while
-/// something is due: reports come each millisecond where round trips are short.
+/// What follows from the paths is worked out anew at least this often while
+/// something is due: reports come each millisecond where round trips are short. Ours.
 const UPKEEP: Duration = Duration::from_millis(4);
-/// What changes slowly is worked out so often.
+/// What changes slowly is worked out so often. Ours; not measured apart.
 const TUNING: Duration = Duration::from_millis(500);
+/// A peer's memory is shared by what waits at the entry, what isn't acknowledged, and what is
+/// incomplete or out of order, which has as much as both: one part in so many (docs/protocol.md,
+/// section 8).
+const SENDING_PART: u64 = 4;
+const RECEIVING_PART: u64 = 2;
 /// A peer of which nothing is heard for this long, by no path, may have
-/// forgotten our keys.
+/// forgotten our keys. Ours; not measured apart.
 const SILENT: Duration = Duration::from_secs(1);
 
-/// How flows of a peer are to be treated, all that aren't named as all others.
+/// How flows of a peer are to be treated; those that aren't named, as all are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Treatments {
     /// Flows as they are sent to the peer, and their treatments, there and back.
@@ -81,16 +86,7 @@ pub struct Peer {
     traffic: Traffic,
     timers: TimerTable,
     activity: Activity,
-    restarting: Restarting,
-    /// What the peer says of who serves; nothing yet, or it is of an older version.
-    service: Option<Service>,
-    /// That is news for the tunnel.
-    service_is_news: bool,
-    referred: Referred,
-    /// Of what the concentrator last said of how much we may send.
-    limit_epoch: Option<u64>,
-    /// What keeps the peer to its limit.
-    policer: Option<Policer>,
+    terms: Terms,
     /// Stands still while no path works.
     working: PausingClock,
     /// What paths report, until it's applied.
@@ -106,19 +102,20 @@ impl Peer {
             config,
             sessions: Sessions::default(),
             paths: PathSet::new(tunnel.path_expiry, heuristics),
-            ingress: Ingress::new(layer, key, tunnel.class_modes.clone(), memory / 4, heuristics),
+            ingress: Ingress::new(
+                layer,
+                key,
+                tunnel.class_modes.clone(),
+                memory / SENDING_PART,
+                heuristics,
+            ),
             send: Send::new(layer, tunnel.mode, heuristics),
-            reliability: Reliability::new(memory / 4, tunnel.redundancy_budget),
-            receive: Receive::new(layer, memory / 2),
+            reliability: Reliability::new(memory / SENDING_PART, tunnel.redundancy_budget),
+            receive: Receive::new(layer, memory / RECEIVING_PART),
             traffic: Traffic::new(layer, key),
             timers: TimerTable::default(),
             activity: Activity::default(),
-            restarting: Restarting::default(),
-            service: None,
-            service_is_news: false,
-            referred: Referred::default(),
-            limit_epoch: None,
-            policer: None,
+            terms: Terms::default(),
             working: PausingClock::default(),
             settled: Settled::default(),
             freed: Vec::new(),
@@ -146,11 +143,8 @@ impl Peer {
     /// The peer restarted: what it knew of us is gone, so is what we knew of
     /// its packets. What waits at the entry stays.
     fn forget_connection(&mut self, now: Time) {
-        self.restarting.on_another_instance();
-        self.service = None;
-        self.referred.on_another_instance();
         // It says its limit anew if it has one.
-        if self.limit_epoch.take().is_some() {
+        if self.terms.on_another_instance() {
             self.ingress.set_whole_limit(None);
         }
         self.reliability.restart(&mut self.freed);
@@ -257,18 +251,18 @@ impl Peer {
 
     /// How willing the concentrator is to serve us.
     fn rank(&self) -> u8 {
-        self.service.filter(|_| self.config.opens_paths()).map_or(0, |said| said.word)
+        self.terms.service.last().filter(|_| self.config.opens_paths()).map_or(0, |said| said.word)
     }
 
     /// Whether the home is served here, as it says.
     pub(crate) fn served(&self) -> Option<Served> {
-        let said = self.service.filter(|_| !self.config.opens_paths())?;
+        let said = self.terms.service.last().filter(|_| !self.config.opens_paths())?;
         Some(Served { here: said.word == Service::HERE, epoch: said.epoch })
     }
 
     /// The same, once it has said something else.
     pub(crate) fn take_service(&mut self) -> Option<Served> {
-        std::mem::take(&mut self.service_is_news).then(|| self.served())?
+        self.terms.service.take_news().then(|| self.served())?
     }
 
     /// What we say of who serves, at once.
@@ -279,14 +273,14 @@ impl Peer {
     /// From now on we send the home no more than `to`, and it us no more than `from`.
     pub(crate) fn set_limits(&mut self, to: Option<Rate>, from: Option<Rate>, epoch: u64) {
         self.ingress.set_whole_limit(to);
-        self.policer = from.map(Policer::of_told);
+        self.terms.limit.set(from);
         self.send.say_limit(LimitFrame { rate: from, epoch }, &mut self.timers);
     }
 
     /// Whether a packet of the peer's of so many bytes is within its limit.
     #[inline]
     pub(crate) fn may_deliver(&mut self, bytes: usize, now: Time) -> bool {
-        self.policer.as_mut().is_none_or(|policer| policer.passes(bytes as u64, now))
+        self.terms.limit.allows(bytes as u64, now)
     }
 
     /// To which others we refer the home from now on.
@@ -296,7 +290,7 @@ impl Peer {
 
     /// To which others the concentrator refers us, once they are others than before.
     pub(crate) fn take_referrals(&mut self) -> Option<Vec<Referral>> {
-        self.referred.take()
+        self.terms.referred.take()
     }
 
     /// Whether its paths work is to be known soon.
@@ -333,12 +327,12 @@ impl Peer {
     /// The peer said that it restarts: true once. What waits for it is sent when it is back,
     /// what it hasn't acknowledged is to be fetched by [`Self::take_over`].
     pub(crate) fn take_restart(&mut self) -> bool {
-        self.restarting.take_news()
+        self.terms.restarting.take_news()
     }
 
     /// It said so, and isn't back.
     pub(crate) fn is_restarting(&self, now: Time) -> bool {
-        self.restarting.holds(now)
+        self.terms.restarting.holds(now)
     }
 
     /// All that it was given has arrived, or can't for now.
@@ -369,9 +363,7 @@ impl Peer {
         self.receive.has_ready()
             || !self.freed.is_empty()
             || self.receive.closed
-            || self.restarting.is_news()
-            || self.service_is_news
-            || self.referred.is_news()
+            || self.terms.is_news()
     }
 
     /// Gives the buffers that aren't needed any more.
@@ -388,7 +380,7 @@ impl Peer {
         now: Time,
         out: &mut Vec<u8>,
     ) -> Option<Transmit> {
-        if self.restarting.holds(now) {
+        if self.terms.restarting.holds(now) {
             return None;
         }
         self.sessions.sending(now)?;
@@ -443,7 +435,7 @@ impl Peer {
     /// Earliest moment at which something is due. To be asked when
     /// [`Self::poll_transmit`] has nothing more.
     pub(crate) fn deadline(&mut self, now: Time) -> Option<Time> {
-        if let Some(until) = self.restarting.held_until(now) {
+        if let Some(until) = self.terms.restarting.held_until(now) {
             return Some(until);
         }
         let Self { ingress, send, reliability, receive, paths, timers, .. } = self;
@@ -459,7 +451,7 @@ impl Peer {
 
     /// Handles what is due at `now`, apart from sending.
     pub(crate) fn on_timeout(&mut self, now: Time) {
-        if self.timers.only_sending_is_due(now) || self.restarting.holds(now) {
+        if self.timers.only_sending_is_due(now) || self.terms.restarting.holds(now) {
             return;
         }
         self.timers.fire(Timer::Control);

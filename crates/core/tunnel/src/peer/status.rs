@@ -168,7 +168,7 @@ impl Peer {
         PeerReport {
             public_key: self.config.public_key,
             connected: self.sessions.can_send(now) && self.paths.up().next().is_some()
-                || self.restarting.is_excused(now),
+                || self.terms.restarting.is_excused(now),
             silent_for: self.receive.last_heard().map(|at| now - at),
             mode: self.send.mode(),
             paths: self.paths.iter().map(|path| report_path(path, best, now)).collect(),

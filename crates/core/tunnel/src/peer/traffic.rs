@@ -17,9 +17,9 @@ use std::time::Duration;
 pub const MOST_FLOWS: usize = 1024;
 /// A flow that has been silent for so long is over: people see it go.
 const OVER: Duration = Duration::from_secs(60);
-/// So many of eight places are taken at the most after [`Traffic::report`]: there is room
-/// for flows that begin.
-const LEFT_FULL: usize = 6;
+/// Of the places so many of so many are taken at the most after [`Traffic::report`]: there is
+/// room for flows that begin. Ours.
+const LEFT_FULL: (usize, usize) = (6, 8);
 /// No flow has this place.
 const NOWHERE: u16 = u16::MAX;
 
@@ -349,7 +349,7 @@ impl Traffic {
 
     fn forget(&mut self, now: Time) {
         self.flows.retain(|flow| now - flow.last < OVER);
-        let most = (self.limit * LEFT_FULL / 8).max(1);
+        let most = (self.limit * LEFT_FULL.0 / LEFT_FULL.1).max(1);
         if self.flows.len() > most {
             self.flows.sort_by_key(|flow| {
                 std::cmp::Reverse((flow.carried.bytes() - flow.reported, flow.last))

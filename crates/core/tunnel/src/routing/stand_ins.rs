@@ -15,10 +15,10 @@ use super::distance::Distance;
 use braid_units::Time;
 use std::time::Duration;
 
-/// The first in order is waited for so long in the beginning: another's answer is sooner
-/// there, perhaps, by a millisecond.
+/// The first in order is waited for so long in the beginning, though another's answer may come
+/// sooner by a millisecond: some calls over a bad link (RETRY in tunnel/handshakes.rs). Ours.
 const FIRST_WAIT: Duration = Duration::from_secs(2);
-/// One that is back must work for so long before it serves again...
+/// One that is back must work for so long before it serves again. Ours; not measured apart...
 const RETURN_AFTER: Duration = Duration::from_secs(15);
 /// ...and for twice as long each time that it failed within as much, up to this.
 const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);

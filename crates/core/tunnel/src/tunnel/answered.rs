@@ -33,14 +33,14 @@ struct Entry {
     /// By a key that nobody outside knows.
     hash: u64,
     at: Time,
-    answer: Answer,
+    answer: CachedAnswer,
     /// From where it came so far.
     from: Vec<SocketAddr>,
 }
 
 /// What became of an initiation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum CachedAnswer {
     /// This was sent.
     Message(Vec<u8>),
     /// It's this worker's.
@@ -55,19 +55,24 @@ impl Answered {
     }
 
     /// If one of them is the same but for mac2: what is said to this copy.
-    pub fn answer_to_copy(&mut self, initiation: &[u8], from: Origin, now: Time) -> Option<Answer> {
+    pub fn answer_to_copy(
+        &mut self,
+        initiation: &[u8],
+        from: Origin,
+        now: Time,
+    ) -> Option<CachedAnswer> {
         let hash = self.hash(initiation);
         let entry = self.entries.iter_mut().rev().find(|entry| entry.hash == hash)?;
         let (from, known) = (from.remote, &mut entry.from);
         if now - entry.at > COPIES_FOR || known.len() >= ADDRESSES || known.contains(&from) {
-            return Some(Answer::Silence);
+            return Some(CachedAnswer::Silence);
         }
         known.push(from);
         Some(entry.answer.clone())
     }
 
     /// Takes note of one that was answered so.
-    pub fn note(&mut self, initiation: &[u8], from: Origin, answer: Answer, now: Time) {
+    pub fn note(&mut self, initiation: &[u8], from: Origin, answer: CachedAnswer, now: Time) {
         if self.entries.len() >= ANSWERED {
             self.entries.pop_front();
         }
@@ -101,11 +106,11 @@ mod tests {
     fn copies_are_known_until_many_others_came() {
         let mut answered = Answered::new();
         assert_eq!(answered.answer_to_copy(&initiation(0, 1), by(1), NOW), None);
-        answered.note(&initiation(0, 1), by(1), Answer::Silence, NOW);
+        answered.note(&initiation(0, 1), by(1), CachedAnswer::Silence, NOW);
         assert!(answered.answer_to_copy(&initiation(0, 2), by(2), NOW).is_some());
         assert_eq!(answered.answer_to_copy(&initiation(1, 1), by(1), NOW), None);
         for number in 1..=ANSWERED as u16 {
-            answered.note(&initiation(number, 1), by(1), Answer::Silence, NOW);
+            answered.note(&initiation(number, 1), by(1), CachedAnswer::Silence, NOW);
         }
         assert_eq!(
             answered.answer_to_copy(&initiation(0, 2), by(2), NOW),
@@ -118,14 +123,14 @@ mod tests {
     #[test]
     fn each_address_gets_the_answer_once_soon_and_not_many_do() {
         let mut answered = Answered::new();
-        let answer = Answer::Message(vec![1; 200]);
+        let answer = CachedAnswer::Message(vec![1; 200]);
         answered.note(&initiation(0, 1), by(1), answer.clone(), NOW);
         let mut to = |port, at| answered.answer_to_copy(&initiation(0, 2), by(port), at);
-        assert_eq!(to(1, NOW), Some(Answer::Silence), "it has it");
+        assert_eq!(to(1, NOW), Some(CachedAnswer::Silence), "it has it");
         assert_eq!(to(2, NOW + COPIES_FOR), Some(answer.clone()));
-        assert_eq!(to(2, NOW + COPIES_FOR), Some(Answer::Silence));
+        assert_eq!(to(2, NOW + COPIES_FOR), Some(CachedAnswer::Silence));
         let late = NOW + COPIES_FOR + Duration::from_millis(1);
-        assert_eq!(to(3, late), Some(Answer::Silence));
+        assert_eq!(to(3, late), Some(CachedAnswer::Silence));
         let heard = (3..1000).filter(|port| to(*port, NOW) == Some(answer.clone())).count();
         assert_eq!(heard, ADDRESSES - 2);
     }

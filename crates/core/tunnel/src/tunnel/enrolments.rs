@@ -1,7 +1,7 @@
 //! Homes that aren't known yet and are let in by a token: who may introduce
 //! itself, and what it hears. To let one in is the caller's: it adds the peer.
 
-use super::answered::Answer;
+use super::answered::CachedAnswer;
 use super::{Event, Tunnel};
 use crate::path::Origin;
 use braid_handshake::{EnrolmentRefusal, Extensions, PendingResponse, PublicKey, SessionIndex};
@@ -41,13 +41,13 @@ impl Tunnel {
             EnrolmentState::Expired => Some(EnrolmentRefusal::Expired),
         };
         let Some(refusal) = refusal else {
-            self.answered.note(message, from, Answer::Silence, now);
+            self.answered.note(message, from, CachedAnswer::Silence, now);
             return Some(());
         };
         let index = SessionIndex::new(self.new_index());
         let hello = self.hello_of(self.next_instance, now);
         let answer = pending.refuse_enrolment(index, &hello, refusal).ok()?;
-        self.answered.note(message, from, Answer::Message(answer.clone()), now);
+        self.answered.note(message, from, CachedAnswer::Message(answer.clone()), now);
         self.send_to(from, answer);
         self.events.push(Event::Refused { token, refusal, from: from.remote });
         Some(())

@@ -46,8 +46,8 @@ pub enum Event {
         /// The peer.
         peer: PeerId,
     },
-    /// A home that isn't known yet has come with a token that is open, or has
-    /// expired. It comes again until it is a peer.
+    /// A home that isn't known yet has introduced itself by a token that is open or has
+    /// expired. It tries again until it is a peer.
     Introduced {
         /// The token's public key.
         token: PublicKey,
@@ -56,13 +56,13 @@ pub enum Event {
         /// Where it came from.
         from: SocketAddr,
     },
-    /// Somebody has come with a token that lets nobody in any more, and was told.
+    /// Somebody has used a token that lets nobody in any more, and was told so.
     Refused {
         /// The token's public key.
         token: PublicKey,
         /// Why.
         refusal: EnrolmentRefusal,
-        /// Where he came from.
+        /// Where that came from.
         from: SocketAddr,
     },
     /// The peer doesn't let us in by the token that we have.
@@ -72,7 +72,7 @@ pub enum Event {
         /// Why.
         refusal: EnrolmentRefusal,
     },
-    /// Another peer serves addresses from now on.
+    /// From now on another peer serves some addresses.
     Moved {
         /// Whose addresses they are.
         owner: PeerId,

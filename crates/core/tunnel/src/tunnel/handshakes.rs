@@ -1,7 +1,7 @@
 //! When hands are shaken, by which links, and what follows from it.
 
 use super::admission::Toll;
-use super::answered::Answer;
+use super::answered::CachedAnswer;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, PeerConfig};
 use crate::id::{LinkId, PeerId};
@@ -11,9 +11,9 @@ use crate::peer::{Peer, Transmit};
 use crate::session::Session;
 use crate::worker::Worker;
 use braid_handshake::{
-    AeadOffer, Answer as Reply, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello,
-    Initiation, KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received,
-    SessionIndex, os_random,
+    AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
+    KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received, SessionIndex,
+    os_random,
 };
 use braid_units::Time;
 use braid_wire::MAX_SESSION_INDEX;
@@ -61,7 +61,8 @@ pub(super) struct Handshaking {
     next: NextTimestamp,
     /// Initiations sent since the last response.
     unanswered: u32,
-    /// What a stale timestamp led to was done, until there is a session.
+    /// A response said that our timestamp was stale, and we caught up; once until there is a
+    /// session.
     caught_up: bool,
     /// By which we introduce ourselves, until there is a session.
     pub(super) token: Option<PrivateKey>,
@@ -247,7 +248,7 @@ impl Tunnel {
         match self.by_key.get(pending.remote_static()) {
             None => self.on_introduction(from, message, pending, now),
             Some(&id) if self.peers.get(id).is_none() => {
-                let answer = Answer::Worker(id.worker());
+                let answer = CachedAnswer::Worker(id.worker());
                 self.answered.note(message, from, answer, now);
                 self.hand_over_datagram(id.worker(), from, message);
                 Some(())
@@ -276,11 +277,11 @@ impl Tunnel {
     }
 
     /// One that came by another link before.
-    fn answer_copy(&mut self, from: Origin, message: &[u8], answer: Answer) -> Option<()> {
+    fn answer_copy(&mut self, from: Origin, message: &[u8], answer: CachedAnswer) -> Option<()> {
         match answer {
-            Answer::Message(reply) => self.send_to(from, reply),
-            Answer::Worker(worker) => self.hand_over_datagram(worker, from, message),
-            Answer::Silence => return None,
+            CachedAnswer::Message(reply) => self.send_to(from, reply),
+            CachedAnswer::Worker(worker) => self.hand_over_datagram(worker, from, message),
+            CachedAnswer::Silence => return None,
         }
         Some(())
     }
@@ -303,23 +304,23 @@ impl Tunnel {
         let psk = entry.peer.config.preshared_key.as_ref();
         let latest = &mut entry.handshaking.latest;
         match pending.answer(latest, SessionIndex::new(index), &hello, psk).ok()? {
-            Reply::Session(reply, established) => {
+            Answer::Session(reply, established) => {
                 // What is there stays until a packet proves that this was no
                 // replay: `Peer::prove`.
                 let session = Session::new(index, false, *established, now);
                 if let Some(old) = entry.peer.sessions.unproven.replace(session) {
                     self.sessions.remove(&old.local_index);
                 }
-                self.answered.note(message, from, Answer::Message(reply.clone()), now);
+                self.answered.note(message, from, CachedAnswer::Message(reply.clone()), now);
                 self.sessions.insert(index, id);
                 self.send_to(from, reply);
                 Some(())
             }
-            Reply::Stale(reply) => {
+            Answer::Stale(reply) => {
                 self.send_to(from, reply);
                 None
             }
-            Reply::Silence(_) => None,
+            Answer::Silence(_) => None,
         }
     }
 

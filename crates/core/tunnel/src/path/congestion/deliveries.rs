@@ -4,17 +4,20 @@ use braid_units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// History of deliveries kept for rate measurement.
+/// Deliveries kept for rate measurement: one an acknowledgement, so 2 s at the shortest
+/// feedback interval.
 const HISTORY: usize = 2048;
-/// A rate over a span is believed when arrivals cover this part of it: one in so many.
+/// A rate over a span is believed when arrivals cover one part in this of it. Ours; not
+/// measured apart.
 const COVERED: u32 = 2;
-/// Arrivals spread over no more than this times the time in which they were sent
-/// came as they were sent: nothing on the way was too narrow for them.
-const AS_SENT: f64 = 1.1;
+/// Arrivals spread over no more than this times the time in which they were sent arrived
+/// with the spacing they were sent with: nothing on the way was too narrow for them. Ours; not
+/// measured apart.
+const KEPT_SPACING: f64 = 1.1;
 
 /// How much had been delivered at a moment.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery {
+pub struct DeliverySample {
     /// Receive time, peer's clock.
     pub at_us: i64,
     /// When the newest of them was sent, our clock.
@@ -25,27 +28,27 @@ pub struct Delivery {
     pub queue: Duration,
 }
 
-impl Delivery {
+impl DeliverySample {
     /// How long before `later` it arrived, by the peer's clock; `None` if it didn't.
-    pub fn arrived_before(&self, later: &Delivery) -> Option<Duration> {
+    pub fn arrived_before(&self, later: &DeliverySample) -> Option<Duration> {
         let micros = u64::try_from(later.at_us - self.at_us).ok().filter(|&micros| micros > 0)?;
         Some(Duration::from_micros(micros))
     }
 
-    /// This one and `later` arrived as far apart as they were sent, but for `slack`.
-    pub fn came_as_sent(&self, later: &Delivery, slack: Duration) -> bool {
-        let most = (later.sent_at - self.sent_at).mul_f64(AS_SENT) + slack;
+    /// This one and `later` arrived with the spacing they were sent with, but for `slack`.
+    pub fn kept_spacing(&self, later: &DeliverySample, slack: Duration) -> bool {
+        let most = (later.sent_at - self.sent_at).mul_f64(KEPT_SPACING) + slack;
         self.arrived_before(later).is_none_or(|arrived| arrived <= most)
     }
 }
 
 /// The last ones, oldest first.
 #[derive(Debug, Default)]
-pub struct Deliveries(VecDeque<Delivery>);
+pub struct Deliveries(VecDeque<DeliverySample>);
 
 impl Deliveries {
     /// Takes the newest one in.
-    pub fn push(&mut self, delivery: Delivery) {
+    pub fn push(&mut self, delivery: DeliverySample) {
         // First, or the memory for one more would double it.
         if self.0.len() >= HISTORY {
             self.0.pop_front();
@@ -59,13 +62,17 @@ impl Deliveries {
     }
 
     /// The newest one.
-    pub fn last(&self) -> Option<&Delivery> {
+    pub fn last(&self) -> Option<&DeliverySample> {
         self.0.back()
     }
 
     /// The newest one, and the oldest since which there was a queue longer than
     /// `least` all the time, at most `span` before it.
-    pub fn busy(&self, span: Duration, least: Duration) -> Option<(Delivery, Delivery)> {
+    pub fn busy(
+        &self,
+        span: Duration,
+        least: Duration,
+    ) -> Option<(DeliverySample, DeliverySample)> {
         let last = *self.0.back()?;
         let span_us = span.as_micros() as i64;
         let busy = self.0.iter().rev();
@@ -103,15 +110,15 @@ impl Deliveries {
         Rate::from_bytes_in(last.bytes - first.bytes, last.sent_at - first.sent_at)
     }
 
-    /// Over the last `span` packets arrived as far apart as they were sent, but for
+    /// Over the last `span` packets arrived with the spacing they were sent with, but for
     /// `slack`.
-    pub fn came_as_sent(&self, span: Duration, slack: Duration) -> bool {
-        self.lately(span).is_none_or(|(first, last)| first.came_as_sent(&last, slack))
+    pub fn kept_spacing(&self, span: Duration, slack: Duration) -> bool {
+        self.lately(span).is_none_or(|(first, last)| first.kept_spacing(&last, slack))
     }
 
     /// The newest delivery, and the newest one at least `span` before it, or the
     /// oldest known.
-    fn lately(&self, span: Duration) -> Option<(Delivery, Delivery)> {
+    fn lately(&self, span: Duration) -> Option<(DeliverySample, DeliverySample)> {
         let last = *self.0.back()?;
         let span_us = span.as_micros() as i64;
         let before = self.0.iter().rev().find(|d| last.at_us - d.at_us >= span_us);

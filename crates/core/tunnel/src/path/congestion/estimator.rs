@@ -1,39 +1,41 @@
 //! The bottleneck's rate, from what arrived when.
 
 use super::controller::AckSample;
-use super::deliveries::{Deliveries, Delivery};
+use super::deliveries::{Deliveries, DeliverySample};
 use super::round::{Round, SHORTEST_ROUND};
 use super::signals::Signals;
 use braid_units::{Rate, Time};
 use std::time::Duration;
 
-/// Before anything is known: a slow 3G link.
+/// Before anything is known: a slow 3G link. Ours; startup doubles it each round.
 const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
 /// An estimate never falls below this, or nothing would show that it's wrong:
 /// two datagrams of 1500 bytes a second.
 const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
-/// After an outage a path begins with this part of what it carried.
+/// After an outage a path begins with this part of what it carried. Ours; not measured apart.
 const RETURNED: f64 = 0.5;
 /// One measurement lowers the estimate to this part at the most: a noisy one
-/// must not halve a good estimate twice.
+/// must not halve a good estimate twice. Ours; not measured apart.
 const LEAST_OF_BEFORE: f64 = 0.3;
 /// A sender that sends less than this part of the estimate can't be building a
-/// queue.
+/// queue. Ours; not measured apart.
 const UNHURRIED: f64 = 0.9;
 /// On a short link without jitter, delays differ by less than this within a
-/// round, what a changing queue adds included.
+/// round, what a changing queue adds included. Ours; not measured apart.
 const STEADY: Duration = Duration::from_millis(3);
 /// In startup the rate is measured over this part of a round trip: it doubles in a whole
 /// one.
 const RISING_DIVISOR: u32 = 2;
-/// What had to queue for this part of the queue's target was held up by the link.
+/// What had to queue for one part in this of the queue's target was held up by the link. Ours.
 const BUSY_DIVISOR: u32 = 2;
 /// Arrivals under a queue tell the rate when they span this part of a round
-/// trip and so many datagrams.
+/// trip and so many datagrams: fewer may all have come at once, by jitter. Ours; not measured
+/// apart.
 const BUSY_ROUND_TRIPS: (u32, u32) = (1, 3);
 const BUSY_DATAGRAMS: u64 = 8;
 /// How soon the estimate of a tracked link is forgotten when less arrives: links
-/// that stood still for some hundred milliseconds mostly go on as before.
+/// that stood still for some hundred milliseconds mostly go on as before (commit 7fc9a9ba: as
+/// part of tracking, 54 to 60 % and 71 to 78 % of recorded LTE and 3G links).
 const TRACKING_MEMORY: Duration = Duration::from_millis(400);
 
 /// The estimate and what it's made of.
@@ -63,8 +65,12 @@ impl Estimator {
     /// Packets arrived. Returns bytes and time of sending since the report
     /// before, if there was one.
     pub fn on_ack(&mut self, ack: &AckSample, queue: Duration) -> Option<(u64, Duration)> {
-        let delivery =
-            Delivery { at_us: ack.received_us, sent_at: ack.sent_at, bytes: ack.delivered, queue };
+        let delivery = DeliverySample {
+            at_us: ack.received_us,
+            sent_at: ack.sent_at,
+            bytes: ack.delivered,
+            queue,
+        };
         let since = self.deliveries.last().map(|before| {
             (delivery.bytes.saturating_sub(before.bytes), delivery.sent_at - before.sent_at)
         });
@@ -88,9 +94,9 @@ impl Estimator {
         self.deliveries.arrival_rate(span.max(base_rtt))
     }
 
-    /// What arrived came as far apart as it was sent.
-    pub fn came_as_sent(&self, span: Duration, slack: Duration) -> bool {
-        self.deliveries.came_as_sent(span, slack)
+    /// What arrived did so with the spacing it was sent with, but for `slack`.
+    pub fn kept_spacing(&self, span: Duration, slack: Duration) -> bool {
+        self.deliveries.kept_spacing(span, slack)
     }
 
     /// A tracked link: the estimate is what arrived within the last round trip, or
@@ -127,12 +133,12 @@ impl Estimator {
                     .arrival_rate(over)
                     .filter(|rate| !round.app_limited() || *rate > self.bandwidth)
             });
-        // Nor does what came as it was sent, if less was sent than the link is known
-        // to take: the delay was jitter. Where there is none, the link takes less
-        // than was thought.
+        // Nor does what arrived with the spacing it was sent with, if less was sent than the
+        // link is known to take: the delay was jitter. Where there is no jitter, the link takes
+        // less than was thought.
         let jittery = signals.base_rtt >= SHORTEST_ROUND || signals.jitter() > STEADY;
         let unhurried = jittery
-            && self.deliveries.came_as_sent(over, Duration::ZERO)
+            && self.deliveries.kept_spacing(over, Duration::ZERO)
             && self
                 .deliveries
                 .sent_rate(over)
@@ -142,12 +148,12 @@ impl Estimator {
         }
     }
 
-    /// A few packets queued behind each other, though they were too few to show what
-    /// the link can take: it takes no more than what came of them.
-    /// What came as far apart as it was sent, but for `slack`, didn't queue.
+    /// A few packets that queued behind each other are too few to show what the link can take
+    /// at best, but it takes no more than the rate at which they arrived. What arrived with the
+    /// spacing it was sent with, but for `slack`, didn't queue.
     pub fn on_train(&mut self, span: Duration, queue_target: Duration, slack: Duration) {
         let busy = self.deliveries.busy(span, queue_target / BUSY_DIVISOR);
-        let busy = busy.filter(|(first, last)| !first.came_as_sent(last, slack));
+        let busy = busy.filter(|(first, last)| !first.kept_spacing(last, slack));
         let rate = busy.and_then(|(first, last)| {
             Rate::from_bytes_in(last.bytes - first.bytes, first.arrived_before(&last)?)
         });
@@ -199,7 +205,7 @@ mod tests {
     fn after_train(bytes: u64, sent_ms: u64, arrived_ms: i64, slack_ms: u64) -> Rate {
         let mut estimator = Estimator::new();
         for number in 0..10 {
-            estimator.deliveries.push(Delivery {
+            estimator.deliveries.push(DeliverySample {
                 at_us: number as i64 * arrived_ms * 1000,
                 sent_at: Time::from_millis(1000 + number * sent_ms),
                 bytes: number * bytes,

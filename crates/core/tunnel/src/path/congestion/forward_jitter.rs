@@ -16,14 +16,15 @@ use std::time::Duration;
 
 /// RFC 3550's gain.
 const GAIN: f64 = 1.0 / 16.0;
-/// Of two delays evenly spread over some span the second is later by a sixth of it
-/// in the mean, if it is earlier half of the time.
+/// Of two delays spread evenly over a span, what the second is later than the first (nothing,
+/// where it's earlier) is a sixth of the span in the mean.
 const SPAN: f64 = 6.0;
-/// After so many pairs one counts for no more than so many times the mean and this.
+/// After the first pairs one counts for at most so many times the mean and this more: a single
+/// stall is no jitter. Ours; not measured apart.
 const FIRST: u32 = 8;
 const OUTLIER: f64 = 4.0;
 const LEAST: Duration = Duration::from_millis(2);
-/// More than this isn't taken for jitter.
+/// More than this isn't taken for jitter, as hostile times may say anything. Ours.
 const MOST: Duration = Duration::from_millis(300);
 
 /// A packet as it arrived.

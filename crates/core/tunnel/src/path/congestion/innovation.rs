@@ -8,9 +8,9 @@
 use braid_units::Rate;
 use std::time::Duration;
 
-/// More than this isn't counted of one change.
+/// More than this isn't counted of one change: the longest queue target.
 const MOST: Duration = Duration::from_millis(150);
-/// Changes over which the mean is taken.
+/// Changes over which the mean is taken, exponentially. Ours; not measured apart.
 const MEAN: u32 = 8;
 
 /// What the rounds' queues told so far.

@@ -13,38 +13,46 @@ use std::time::Duration;
 /// 4.4). Of all flows pings wait for it, in each direction.
 const TARGET: Duration = Duration::from_millis(5);
 const TARGET_MAX: Duration = Duration::from_millis(150);
-/// Startup has so much in flight beyond what a shorter round trip holds.
+/// Startup has so much in flight beyond what a shorter round trip holds: as long as the
+/// shortest round.
 const STARTUP_LEAST: Duration = Duration::from_millis(10);
-/// It's not below the time that so many datagrams take, as whole ones can't be halved.
+/// The target isn't below the time that so many datagrams take, one and a half: whole ones
+/// can't be halved.
 const SERIALISED: (u64, u64) = (3, 2);
 /// A sudden queue was built by what was sent in so many times its length: it grew while
 /// the reports of it were on their way.
 const SUDDEN_OVER: u32 = 2;
-/// Packets of one round differ by so many jitters at the most, by chance.
+/// Packets of one round differ by so many jitters at the most, by chance: twice the mean of
+/// what is evenly spread.
 const CHANCE_JITTERS: u32 = 2;
 /// One part in this of the jitter may be in flight when a drain ends, and no more than that:
-/// as much as doesn't make the queue longer than pings can bear.
+/// as much as doesn't make the queue longer than pings can bear: half of [`TARGET`].
 const DRAINED_JITTER: u32 = 4;
 const DRAINED_JITTER_MAX: Duration = Duration::from_micros(2500);
-/// A queue of so many targets is yielded to at once, not at the round's end.
+/// A queue of so many targets is yielded to at once, not at the round's end. Ours; not measured
+/// apart.
 const SUDDEN_TARGETS: u32 = 3;
-/// A drain has come to its end below this part of the target.
+/// A drain has come to its end at one part in this of the target. Ours; not measured apart.
 const DRAINED: u32 = 3;
 /// Queue innovation, beyond the time of a datagram, from which a link is
-/// tracked...
+/// tracked (ours, by recorded 3G and LTE links; commit 7fc9a9ba, then 10 ms)...
 const VOLATILE: Duration = Duration::from_millis(6);
 /// ...until it's calmer than this.
 const CALM: Duration = Duration::from_millis(3);
-/// So many drains without effect on the delay show that it isn't a queue.
+/// So many drains without effect on the delay show that it isn't a queue: one may have met a
+/// queue of others (docs/design/006-heuristics.md, rebasing).
 const FUTILE_DRAINS: u32 = 2;
-/// A drain has had an effect when less than this part of the delay is left.
+/// A drain has had an effect when less than this part of the delay is left. Ours; not measured
+/// apart.
 const UNDRAINED: f64 = 0.7;
 /// The window before anything is known (RFC 6928 has 10), and the least of all
-/// (RFC 9002, section 7.2; BBR's `MinPipeCwnd` is 4), in datagrams.
+/// (RFC 9002, section 7.2; BBR's `MinPipeCwnd` is 4), in datagrams. The first is more than
+/// RFC 6928's since they are paced; not measured apart.
 const INITIAL_WINDOW: u64 = 16;
 const LEAST_WINDOW: u64 = 2;
 /// What is sent in a round of startup, when there's no more to send, shows
-/// nothing of the capacity below so many datagrams.
+/// nothing of the capacity below so many datagrams: as many as tell a rate
+/// (`BUSY_DATAGRAMS` of the estimator).
 const TRICKLE: u64 = 8;
 
 /// The model of one path.
@@ -213,15 +221,15 @@ impl DelayModel {
         }
     }
 
-    /// In startup, on a path that is known to jitter: what came as it was sent met no queue
-    /// of ours. Would a few late packets end it, the estimate could stay at the first guess
-    /// for seconds.
+    /// In startup, on a path that is known to jitter: what arrived with the spacing it was sent
+    /// with met no queue of ours. If a few late packets ended startup, the estimate could stay
+    /// at the first guess for seconds.
     fn jitters(&self, queue: Duration) -> bool {
         let over = (queue * SUDDEN_OVER).max(self.signals.base_rtt);
         self.heuristics.startup_jitter
             && self.in_startup()
             && self.signals.forward_span() > self.queue_target()
-            && self.estimator.came_as_sent(over, self.slack())
+            && self.estimator.kept_spacing(over, self.slack())
     }
 
     /// The queue has drained, or nothing of ours can be queued any more.
@@ -277,7 +285,7 @@ impl DelayModel {
         let standing = queue > self.queue_target() + chance;
         let slack = self.slack();
         let ours =
-            || !self.trickles(ack) && !self.estimator.came_as_sent(length.max(base_rtt), slack);
+            || !self.trickles(ack) && !self.estimator.kept_spacing(length.max(base_rtt), slack);
         RoundEnd {
             now: ack.now,
             length,

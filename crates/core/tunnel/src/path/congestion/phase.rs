@@ -1,18 +1,24 @@
 //! The phases of a path's congestion control, and what leads from one to the
 //! next. Beside BBRv3's (draft-ietf-ccwg-bbr, section 5.3): see the module.
 //!
-//! ```text
-//!            rate flat for 3 rounds,
-//!            or a queue stands                 drained
-//! Startup ─────────────────────────▶ Drain ─────────────▶ Cruise
-//!                                      ▲   queue stands      │ ▲
-//!                                      ├─────────────────────┘ │
-//!                                      │       3 quiet rounds  │ found no more
-//!                                      │  ┌────────────────────┘ │
-//!                                      │  ▼                      │
-//!                                      └─ Probe ─────────────────┘
-//!          any but Startup ──── volatile ───▶ Track ──── calm ───▶ Cruise
-//! ```
+//! | from | to | when |
+//! |---|---|---|
+//! | Startup | Drain | the rate is flat for 3 rounds, a queue of ours stands, or a buffer overflows |
+//! | Cruise | Probe | 3 rounds were quiet |
+//! | Probe | ProbeWait | its round is over |
+//! | ProbeWait | Probe | it found more: the next step |
+//! | ProbeWait | Cruise | it found no more |
+//! | Cruise, Probe, ProbeWait | Drain | a queue stands, or a buffer overflows |
+//! | all but Startup | Track | the capacity is volatile, and no buffer overflows |
+//! | Track | Cruise | it is calm |
+//! | all but Startup, volatile | Drain | a buffer overflows |
+//! | Drain | Cruise | it is futile: the delay is the base from now on |
+//! | Drain | Cruise | between rounds: it has drained, or nothing of ours is queued any more |
+//! | all but Track, Drain | Drain | between rounds: a queue far beyond the target |
+//! | all | Startup | the path is back after an outage |
+//!
+//! Those at a round's end are here; the last three are in `model`, since they ask the signals
+//! with each acknowledgement.
 
 use super::round::Overflow;
 use braid_units::{Rate, Time};
@@ -29,32 +35,43 @@ const FULL_ROUNDS: u32 = 3;
 /// two, a slow path queued more than the others could wait for.
 const STARTUP_SLACK: f64 = 1.5;
 /// A little more than the estimate, so that the bottleneck never idles and a
-/// risen capacity shows. BBR probes with 1.25 for a round, then cruises at 1.
+/// risen capacity shows. BBR probes with 1.25 for a round, then cruises at 1. Ours; not
+/// measured apart.
 const CRUISE_GAIN: f64 = 1.04;
-/// Rounds without a queue before more is tried.
+/// Rounds without a queue before more is tried. Ours; not measured apart.
 const ROUNDS_BEFORE_PROBE: u32 = 3;
-/// Gains of successive probes while each finds more; the first is BBR's.
+/// Gains of successive probes while each finds more; the first is BBR's, the others ours.
 const PROBE_GAINS: [f64; 3] = [1.25, 1.6, 2.0];
-/// A probe has found more when the estimate grew by this.
+/// A probe has found more when the estimate grew by this: less than half of what was tried.
 const PROBE_GROWTH: f64 = 1.1;
+/// The rate of a link that gives way is what arrived in so many times the round that showed it:
+/// while it was sent alike, for what a single round tells jitters. In cruise that is some
+/// rounds; after a probe itself and the wait; when startup ends for want of growth, two of the
+/// three flat ones; else the one round.
+const CRUISE_ROUNDS: u32 = 3;
+const PROBE_ROUNDS: u32 = 2;
+const FLAT_ROUNDS: u32 = 2;
+const LAST_ROUND: u32 = 1;
 /// What is sent of the rate while a queue drains. BBR's 0.5 (`DrainPacingGain`)
-/// would let the bottleneck idle, since its queue is seen a round trip late.
+/// would let the bottleneck idle, since its queue is seen a round trip late. Ours; not
+/// measured apart.
 const DRAIN_GAINS: std::ops::RangeInclusive<f64> = 0.8..=0.92;
 /// A drain of one round trip at the least is spread over so long.
 const DRAIN_OVER: Duration = Duration::from_millis(30);
 /// A drain that has taken so many rounds and round trips has no effect on the
-/// delay: that has another cause, such as a new route.
+/// delay: that has another cause, such as a new route (docs/design/006-heuristics.md, rebasing).
 const FUTILE_ROUNDS: u32 = 3;
 const FUTILE_ROUND_TRIPS: u32 = 4;
 /// A tracked link is governed by its window; pacing only spreads what
-/// acknowledgements let go over half of a round.
+/// acknowledgements let go over half of a round. Ours; not measured apart.
 const TRACKING_GAIN: f64 = 2.0;
 /// The queue that a tracked link is given beyond what its round trip holds. On
 /// recorded 3G and LTE links 40 ms carry as much as 80 or 120: what more is
 /// sent waits in links that stand still, and is sent again by others. 25 ms
 /// carry 2 % less.
 const TRACKING_QUEUE: Duration = Duration::from_millis(40);
-/// Queue targets' worth of slack in flight while cruising, and in a probe.
+/// Queue targets' worth of slack in flight while cruising, and in a probe: enough for pacing,
+/// and not the window, to decide. Ours; not measured apart.
 const CRUISE_TARGETS: u32 = 3;
 const PROBE_TARGETS: u32 = 2;
 
@@ -124,12 +141,12 @@ impl Phase {
         match self {
             Self::Startup { best, flat_rounds } => startup(best, flat_rounds, round),
             // Volatility is looked at first, whatever the phase.
-            Self::Track if overflow => give_way(1),
+            Self::Track if overflow => give_way(LAST_ROUND),
             Self::Track if round.restless => stay(Self::Track),
             Self::Track => stay(Self::CRUISE),
-            _ if round.volatile && overflow => give_way(1),
+            _ if round.volatile && overflow => give_way(LAST_ROUND),
             _ if round.volatile => stay(Self::Track),
-            Self::Cruise { .. } if busy => give_way(3),
+            Self::Cruise { .. } if busy => give_way(CRUISE_ROUNDS),
             Self::Cruise { quiet_rounds } => {
                 let quiet_rounds = quiet_rounds + u32::from(!round.app_limited);
                 let probes = quiet_rounds >= ROUNDS_BEFORE_PROBE && !round.app_limited;
@@ -137,9 +154,9 @@ impl Phase {
                 let to = if probes { Self::Probe { step: 0 } } else { cruise };
                 Step::Go { to, raise: round.measured_over_two }
             }
-            Self::Probe { .. } if busy => give_way(1),
+            Self::Probe { .. } if busy => give_way(LAST_ROUND),
             Self::Probe { step } => stay(Self::ProbeWait { step }),
-            Self::ProbeWait { .. } if busy => give_way(2),
+            Self::ProbeWait { .. } if busy => give_way(PROBE_ROUNDS),
             Self::ProbeWait { step } => {
                 let found =
                     round.measured.is_some_and(|rate| rate > round.bandwidth.scaled(PROBE_GROWTH));
@@ -208,7 +225,7 @@ fn startup(best: Rate, flat_rounds: u32, round: &RoundEnd) -> Step {
     } else if grows {
         go(Phase::Startup { best: measured, flat_rounds: 0 })
     } else if flat_rounds + 1 >= FULL_ROUNDS {
-        Step::Yield { over: round.length * 2, raise }
+        Step::Yield { over: round.length * FLAT_ROUNDS, raise }
     } else {
         go(Phase::Startup { best, flat_rounds: flat_rounds + 1 })
     }

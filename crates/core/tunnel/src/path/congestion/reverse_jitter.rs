@@ -8,9 +8,9 @@ use crate::path::rtt::{BASE_WINDOW, WindowedMin};
 use braid_units::Time;
 use std::time::Duration;
 
-/// Acknowledgements over which the mean is taken.
+/// Acknowledgements over which the mean is taken: RFC 3550's gain (section 6.4.1).
 const MEAN: i64 = 16;
-/// More than this isn't taken for jitter.
+/// More than this isn't taken for jitter, as hostile times may say anything. Ours.
 const MOST_JITTER: Duration = Duration::from_millis(300);
 
 /// What acknowledgements told of their way.

@@ -13,7 +13,9 @@ pub const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// lose more by themselves, and some of them many packets at a time.
 const SHALLOW_LOSS: f64 = 0.10;
 const SHALLOW_RUNS: u32 = 4;
-/// So much does, however it's spread: no link that is of use loses that much by itself.
+/// So few datagrams lost in a round tell nothing of a share: one of each of the runs.
+const FEW_LOST: u64 = SHALLOW_RUNS as u64;
+/// So much does, however it's spread: no link that is of use loses that much by itself. Ours.
 const HEAVY_LOSS: f64 = 0.25;
 
 /// Whether a buffer too short to show a queue has overflowed.
@@ -124,7 +126,7 @@ impl Round {
     /// `usual` is the share that it loses anyway.
     pub fn overflow(&self, ack: &AckSample, datagram: u64, usual: f64) -> Overflow {
         let share = self.lost as f64 / (self.arrived(ack) + self.lost).max(1) as f64;
-        if self.lost <= 4 * datagram {
+        if self.lost <= FEW_LOST * datagram {
             Overflow::None
         } else if share > HEAVY_LOSS {
             Overflow::Sure

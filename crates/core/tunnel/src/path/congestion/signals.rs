@@ -12,20 +12,21 @@ use braid_units::{Rate, Time};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Before the first acknowledgement.
+/// Before the first acknowledgement: guesses, gone with it.
 const INITIAL_RTT: Duration = Duration::from_millis(100);
 const INITIAL_FEEDBACK: Duration = Duration::from_millis(20);
 /// The queue now is the least of the reports of so many feedback intervals,
 /// and at least of [`RECENT_LEAST`]: one report may have only packets that
-/// jitter held up.
+/// jitter held up. Ours; not measured apart.
 const RECENT_INTERVALS: u32 = 3;
 const RECENT_LEAST: Duration = Duration::from_millis(2);
-/// Weight of the rounds before in the mean jitter.
+/// Rounds over which jitter is averaged, exponentially, as RFC 9002 does with the round trip
+/// (section 5.3).
 const JITTER_MEAN: u32 = 8;
-/// More than this isn't taken for jitter of one round.
+/// More than this isn't taken for jitter of one round: the longest queue target.
 const JITTER_MAX: Duration = Duration::from_millis(150);
 /// The least of n uniform samples of mean m is about 2 m / (n + 1); three times
-/// that is still no queue.
+/// that is still no queue. Ours.
 const CHANCE: u32 = 6;
 
 /// Signals of one path.

@@ -6,7 +6,7 @@ mod tuning;
 use crate::config::Mode;
 use crate::entry::{
     AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, LimitId, LimitRate, Parameters, Queued,
-    Shaper, Treatment, Treatments,
+    Shaper, Treatment, TreatmentTable,
 };
 use crate::heuristics::Heuristics;
 use crate::peer::traffic::{MOST_FLOWS, Traffic};
@@ -49,7 +49,7 @@ pub(crate) struct Ingress {
     /// The mode of each class of the user's, by its index.
     class_modes: Vec<Mode>,
     places: FlowPlaces,
-    treatments: Treatments,
+    treatments: TreatmentTable,
     acks: AckFilter,
     /// Limits that some flows share.
     shaper: Shaper,
@@ -100,7 +100,7 @@ impl Ingress {
             hash_key,
             class_modes,
             places: FlowPlaces::default(),
-            treatments: Treatments::new(MOST_FLOWS),
+            treatments: TreatmentTable::new(MOST_FLOWS),
             acks: AckFilter::default(),
             shaper: Shaper::new(layer),
             whole: Shaper::new(layer),

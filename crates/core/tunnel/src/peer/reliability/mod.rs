@@ -16,7 +16,10 @@ use braid_wire::Abandoned;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// How long a lost packet of each kind is worth repairing.
+/// How long a lost packet of each kind is worth repairing: a stream's until its sender's own
+/// timer has mostly sent it again (RFC 6298, section 2.4: a second), a datagram's until who asks
+/// would ask again, a real-time one's until its listener has gone on (ITU-T G.114: 150 ms).
+/// The first two are ours; not measured apart.
 const REPAIR_STREAM: Duration = Duration::from_millis(1200);
 const REPAIR_DATAGRAM: Duration = Duration::from_millis(500);
 const REPAIR_REALTIME: Duration = Duration::from_millis(150);

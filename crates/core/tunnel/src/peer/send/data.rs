@@ -17,24 +17,29 @@ use braid_units::Time;
 use braid_wire::{HEADER_LEN, TAG_LEN};
 use std::time::Duration;
 
-/// Most datagrams in one batch (UDP_SEGMENT takes 64, and 64 KB).
+/// Most datagrams in one batch: what UDP takes at once, 65 507 bytes, has as many of 1472
+/// (`UDP_SEGMENT` takes 64).
 const BATCH: usize = 44;
-/// A batch lasts no longer than this at the path's rate.
+/// A batch lasts no longer than this at the path's rate: about what the pacer lets leave early
+/// (`AHEAD` in `path/pacing.rs`). Ours; not measured apart.
 const BATCH_TIME: Duration = Duration::from_micros(600);
 /// While the CPU is the bottleneck datagrams hold whole blocks of the cipher only, in
 /// bytes: the eight that one of 1472 has beyond them cost as much time as 300 others
 /// (docs/experiments/line-speed.md).
 const CIPHER_BLOCK: usize = 16;
-/// How long a remainder waits for more to go with it.
+/// How long a remainder waits for more to go with it. Ours; not measured apart.
 const FILL_WAIT: Duration = Duration::from_millis(2);
-/// What is sent next has about so many bytes: paths are chosen for that.
+/// What is sent next has about so many bytes, a full packet: paths are chosen for that.
 const LIKELY: u64 = 1400;
-/// So little room in a datagram can't be used: a chunk of [`LEAST_CHUNK`] with
-/// its header needs more.
-const NEARLY_FULL: usize = LEAST_CHUNK as usize + 18;
-/// Nothing more is looked for when a datagram has no more room than this, bytes.
+/// So little room in a datagram, in bytes, can't be used: a chunk of [`LEAST_CHUNK`] with
+/// a header of its own (docs/protocol.md, section 6: up to 19) needs more.
+const CHUNK_HEADER: usize = 18;
+const NEARLY_FULL: usize = LEAST_CHUNK as usize + CHUNK_HEADER;
+/// Nothing more is looked for when a datagram has no more room than this, bytes: hardly any
+/// header fits.
 const FULL: usize = 16;
-/// A packet of so many bytes, of a flow that isn't elastic, doesn't wait.
+/// A packet of so many bytes, of a flow that isn't elastic, doesn't wait: requests, answers of
+/// name servers, voice. Ours; not measured apart.
 const SMALL: u32 = 512;
 /// Of a sparse flow, so many bytes: two full packets.
 const SPARSE: u64 = 3000;
@@ -56,6 +61,25 @@ struct Ask {
     first: bool,
     /// The pacer holds all else back.
     only_urgent: bool,
+    /// Something urgent, or of bulk, was asked for already.
+    urgent_seen: bool,
+    bulk_seen: bool,
+}
+
+/// What of a flow was written into a datagram.
+enum Written {
+    /// There is no room for it, or nothing to write.
+    Nothing,
+    /// Some bytes of its packet, or all.
+    Some,
+    /// The datagram ends in the midst of a packet that could go on so.
+    Middle(Run),
+}
+
+impl Ask {
+    fn new(choice: Choice, queued: Option<(u16, Item)>, first: bool, only_urgent: bool) -> Self {
+        Self { choice, queued, first, only_urgent, urgent_seen: false, bulk_seen: false }
+    }
 }
 
 /// A packet that fills datagram after datagram of a batch: its flow takes what
@@ -116,7 +140,7 @@ impl Send {
             };
             if !follows {
                 let queued = queued.take();
-                let ask = Ask { choice, queued, first: count == 0, only_urgent: paced };
+                let ask = Ask::new(choice, queued, count == 0, paced);
                 run = self.fill(&mut datagram, ask, ingress, reliability, outlet);
             }
             if datagram.is_empty(outlet.out) {
@@ -239,93 +263,125 @@ impl Send {
     fn fill(
         &mut self,
         datagram: &mut Datagram,
-        Ask { choice, mut queued, mut first, only_urgent }: Ask,
+        mut ask: Ask,
         ingress: &mut Ingress,
         reliability: &mut Reliability,
         outlet: &mut Outlet<'_>,
     ) -> Option<Run> {
-        let now = outlet.now;
-        // Items for which the path was chosen: others like them don't differ
-        // by enough to ask again for the same datagram.
-        let (mut urgent_chosen, mut bulk_chosen) = (false, false);
         while datagram.left(outlet.out) > FULL {
-            if let Some((key, offset, len)) = reliability.next_repair() {
-                if only_urgent {
+            if let Some(missing) = reliability.next_repair() {
+                if ask.only_urgent {
                     break;
                 }
-                let item = repair(reliability);
-                if first || self.scheduler.remains(outlet.paths, choice, item, LIKELY, now) {
-                    if !write_repair(datagram, (key, offset, len), reliability, outlet) {
+                if ask.first || self.remains(&ask, repair(reliability), outlet) {
+                    if !write_repair(datagram, missing, reliability, outlet) {
                         break;
                     }
-                    first = false;
+                    ask.first = false;
                     continue;
                 }
             }
-            let next = match queued.take() {
-                Some(known) => Some(known),
-                None if reliability.is_full() => None,
-                // The end of a packet goes with what is already here, but a new
-                // datagram for it alone waits a moment.
-                None if datagram.is_empty(outlet.out)
-                    && self.waits_for_more(ingress, reliability, outlet.paths, now).is_some() =>
-                {
-                    None
-                }
-                None => self.next_item(ingress, reliability, outlet),
-            };
+            let next = self.next_queued(datagram, &mut ask, ingress, reliability, outlet);
             let Some((flow, item)) = next else { break };
-            let urgent = item == Item::Urgent;
-            if only_urgent && !urgent {
+            if !self.goes_along(&mut ask, item, outlet) {
                 break;
             }
-            // What fills whatever it gets fills a batch too: a choice for each
-            // datagram would make as many system calls.
-            let stays = matches!(item, Item::Bulk { elastic: true, .. });
-            let chosen = if urgent { &mut urgent_chosen } else { &mut bulk_chosen };
-            let asked = std::mem::replace(chosen, true);
-            if !first
-                && !stays
-                && !asked
-                && !self.scheduler.remains(outlet.paths, choice, item, LIKELY, now)
-            {
-                break;
-            }
-            first = false;
-            let Some(key) = self.packetizer.current(flow) else { break };
-            let Some(outgoing) = reliability.get(key) else { break };
-            let (offset, total) = (outgoing.cut, outgoing.len());
-            let asked = outgoing.redundancy != FlowRedundancy::Usual;
-            let realtime = outgoing.is_realtime();
-            let rest = total - offset;
-            let next = (key, offset, rest);
-            let written = datagram.write_chunk(&reliability.outgoing, next, Sending::First, outlet);
-            if written == 0 {
-                break;
-            }
-            ingress.charge(flow, u64::from(written));
-            if realtime {
-                outlet.paths.note_realtime(now);
-            }
-            if (urgent || asked) && outlet.paths.up().nth(1).is_some() {
-                let frame = SentFrame::Chunk { key, offset, len: written };
-                let id = outlet.paths[datagram.path].id;
-                let Reliability { redundancy, outgoing, .. } = reliability;
-                if redundancy.copy_or_code(frame, outgoing, id, now) {
-                    ingress.charge(flow, u64::from(written));
-                }
-            }
-            if let Some(outgoing) = reliability.outgoing.get_mut(key) {
-                outgoing.cut += written;
-                if outgoing.cut >= total {
-                    self.packetizer.finish(flow, ingress);
-                } else if stays && datagram.closed && !asked {
-                    return Some(Run { flow, key });
-                }
+            ask.first = false;
+            match self.write_queued(datagram, flow, item, ingress, reliability, outlet) {
+                Written::Nothing => break,
+                Written::Some => {}
+                Written::Middle(run) => return Some(run),
             }
         }
         None
     }
+
+    /// What comes next of the queue for this datagram, if that may be sent now.
+    fn next_queued(
+        &mut self,
+        datagram: &Datagram,
+        ask: &mut Ask,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        outlet: &mut Outlet<'_>,
+    ) -> Option<(u16, Item)> {
+        let known = ask.queued.take();
+        if known.is_some() {
+            return known;
+        }
+        // The end of a packet goes with what is already here, but a new
+        // datagram for it alone waits a moment.
+        let waits = || self.waits_for_more(ingress, reliability, outlet.paths, outlet.now);
+        if reliability.is_full() || datagram.is_empty(outlet.out) && waits().is_some() {
+            return None;
+        }
+        self.next_item(ingress, reliability, outlet)
+    }
+
+    /// Whether `item` goes by this datagram's path. Of items that are alike only the first
+    /// is asked for: the others don't differ by enough.
+    fn goes_along(&self, ask: &mut Ask, item: Item, outlet: &Outlet<'_>) -> bool {
+        let urgent = item == Item::Urgent;
+        if ask.only_urgent && !urgent {
+            return false;
+        }
+        let seen = if urgent { &mut ask.urgent_seen } else { &mut ask.bulk_seen };
+        let like_before = std::mem::replace(seen, true);
+        ask.first || like_before || fills_batches(item) || self.remains(ask, item, outlet)
+    }
+
+    /// Whether `item` too goes best by the path that was chosen.
+    fn remains(&self, ask: &Ask, item: Item, outlet: &Outlet<'_>) -> bool {
+        self.scheduler.remains(outlet.paths, ask.choice, item, LIKELY, outlet.now)
+    }
+
+    /// Appends what the flow, whose turn it is, has next, as much as there is room for.
+    fn write_queued(
+        &mut self,
+        datagram: &mut Datagram,
+        flow: u16,
+        item: Item,
+        ingress: &mut Ingress,
+        reliability: &mut Reliability,
+        outlet: &mut Outlet<'_>,
+    ) -> Written {
+        let Some(key) = self.packetizer.current(flow) else { return Written::Nothing };
+        let Some(outgoing) = reliability.get(key) else { return Written::Nothing };
+        let (offset, total) = (outgoing.cut, outgoing.len());
+        let (by_rule, realtime) =
+            (outgoing.redundancy != FlowRedundancy::Usual, outgoing.is_realtime());
+        let rest = (key, offset, total - offset);
+        let written = datagram.write_chunk(&reliability.outgoing, rest, Sending::First, outlet);
+        if written == 0 {
+            return Written::Nothing;
+        }
+        ingress.charge(flow, u64::from(written));
+        if realtime {
+            outlet.paths.note_realtime(outlet.now);
+        }
+        if (item == Item::Urgent || by_rule) && outlet.paths.up().nth(1).is_some() {
+            let frame = SentFrame::Chunk { key, offset, len: written };
+            let id = outlet.paths[datagram.path].id;
+            let Reliability { redundancy, outgoing, .. } = reliability;
+            if redundancy.copy_or_code(frame, outgoing, id, outlet.now) {
+                ingress.charge(flow, u64::from(written));
+            }
+        }
+        let Some(outgoing) = reliability.outgoing.get_mut(key) else { return Written::Some };
+        outgoing.cut += written;
+        if outgoing.cut >= total {
+            self.packetizer.finish(flow, ingress);
+        } else if fills_batches(item) && datagram.closed && !by_rule {
+            return Written::Middle(Run { flow, key });
+        }
+        Written::Some
+    }
+}
+
+/// What fills whatever it gets fills a batch too: a choice for each datagram would make as
+/// many system calls.
+fn fills_batches(item: Item) -> bool {
+    matches!(item, Item::Bulk { elastic: true, .. })
 }
 
 /// What is to be sent again, as the scheduler sees it.

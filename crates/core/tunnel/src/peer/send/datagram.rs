@@ -11,8 +11,8 @@ use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, DataHeader, Frame, HEADER_LEN, TAG_LEN};
 use std::net::{IpAddr, SocketAddr};
 
-/// A chunk shorter than this, in bytes, isn't worth its header, unless it's all
-/// there is.
+/// A chunk shorter than this, in bytes, isn't worth its header of some 10, unless it's all
+/// there is. Ours; not measured apart.
 pub(super) const LEAST_CHUNK: u32 = 64;
 
 /// Datagrams to be sent by one socket, all of `segment` bytes but the last.

@@ -97,7 +97,7 @@ fn there_are_bounds_and_what_has_no_place_is_counted_all_the_same() {
             assert_eq!(report.others.sent_packets as usize, 3000 - MOST_FLOWS);
         }
     }
-    assert_eq!(traffic.flows.len(), MOST_FLOWS * LEFT_FULL / 8);
+    assert_eq!(traffic.flows.len(), MOST_FLOWS * LEFT_FULL.0 / LEFT_FULL.1);
     // One that carries much finds a place beside thousands that come and go.
     admit(&mut traffic, 9, key(9, 9), 1_000_000, NOW);
     for port in 0..3000 {
