@@ -27,8 +27,7 @@ use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{LimitRate, Treatment};
 use crate::exit::Delivered;
-use crate::id::{LinkId, PeerId};
-use crate::index_map::IndexMap;
+use crate::id::LinkId;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
 use crate::routing::Health;
@@ -122,22 +121,14 @@ impl Peer {
         }
     }
 
-    /// The peer that speaks is this instance. True if it's another than before,
-    /// or the first: then all keys are void, and `sessions` forgets them.
-    pub(crate) fn meet(
-        &mut self,
-        instance: u64,
-        sessions: &mut IndexMap<u32, PeerId>,
-        now: Time,
-    ) -> bool {
-        let anew = self.sessions.meet(instance, now);
-        if anew {
-            for gone in self.sessions.void() {
-                sessions.remove(&gone);
-            }
+    /// The peer that speaks is this instance. If it's another than before, or the
+    /// first, all keys are void: our indices of their sessions.
+    pub(crate) fn meet(&mut self, instance: u64, now: Time) -> Option<Vec<u32>> {
+        self.sessions.meet(instance, now).then(|| {
+            let void = self.sessions.void();
             self.forget_connection(now);
-        }
-        anew
+            void
+        })
     }
 
     /// The peer restarted: what it knew of us is gone, so is what we knew of

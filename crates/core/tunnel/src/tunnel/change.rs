@@ -69,12 +69,14 @@ impl Tunnel {
             Change::RemoveLink(link) => self.remove_link(link),
             Change::RemovePeer(peer) => self.remove_peer(peer, now),
             Change::AddElsewhere { id, public_key, allowed_ips } => {
-                self.by_key.insert(public_key, id);
+                self.reception.expect(public_key, id);
                 for prefix in allowed_ips {
                     self.allowed.insert(prefix, id);
                 }
             }
-            Change::SetRemotesElsewhere(remotes) => self.remotes_elsewhere = remotes,
+            Change::SetRemotesElsewhere(remotes) => {
+                self.reception.set_remotes_elsewhere(remotes);
+            }
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::SetRank(home, rank) => self.set_rank(home, rank, now),
@@ -82,7 +84,7 @@ impl Tunnel {
             Change::Refer(home, referrals) => self.refer(home, &referrals, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),
             Change::SetEnrolments(enrolments) => {
-                self.enrolments = enrolments.into_iter().collect();
+                self.reception.set_enrolments(enrolments);
             }
             Change::SetMode(mode) => self.set_mode(mode),
             Change::Treat(peer, treatments) => self.treat(peer, treatments),
@@ -108,7 +110,7 @@ impl Tunnel {
         for prefix in allowed_ips {
             self.allowed.insert(prefix, id);
         }
-        self.by_key.insert(key, id);
+        self.reception.expect(key, id);
         self.activate(id);
         id
     }
@@ -158,11 +160,11 @@ impl Tunnel {
     }
 
     fn remove_peer(&mut self, id: PeerId, now: Time) {
-        self.by_key.retain(|_, peer| *peer != id);
+        self.reception.forget(id);
         self.allowed.remove_peer(&id);
         if self.peers.remove(id).is_some() {
             self.forwarding.remove_port(Port::Peer(id));
-            self.sessions.retain(|_, peer| *peer != id);
+            self.sessions.forget(id);
             self.timers.set(id, None);
             self.leave_group(id, now);
             self.active.retain(|peer| *peer != id);

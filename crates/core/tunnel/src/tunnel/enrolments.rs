@@ -28,10 +28,10 @@ impl Tunnel {
         now: Time,
     ) -> Option<()> {
         let token = *pending.remote_static();
-        let state = *self.enrolments.get(&token)?;
+        let state = self.reception.enrolment(&token)?;
         let home = Extensions::read(&pending.hello().parameters).enrol?;
         if matches!(state, EnrolmentState::Open | EnrolmentState::Expired) {
-            self.events.push(Event::Introduced { token, home, from: from.remote });
+            self.outbox.tell(Event::Introduced { token, home, from: from.remote });
         }
         let refusal = match state {
             EnrolmentState::Open => None,
@@ -41,15 +41,15 @@ impl Tunnel {
             EnrolmentState::Expired => Some(EnrolmentRefusal::Expired),
         };
         let Some(refusal) = refusal else {
-            self.answered.note(message, from, CachedAnswer::Silence, now);
+            self.reception.note_answer(message, from, CachedAnswer::Silence, now);
             return Some(());
         };
-        let index = SessionIndex::new(self.new_index());
+        let index = SessionIndex::new(self.sessions.new_index(&mut self.random));
         let hello = self.hello_of(self.next_instance, now);
         let answer = pending.refuse_enrolment(index, &hello, refusal).ok()?;
-        self.answered.note(message, from, CachedAnswer::Message(answer.clone()), now);
-        self.send_to(from, answer);
-        self.events.push(Event::Refused { token, refusal, from: from.remote });
+        self.reception.note_answer(message, from, CachedAnswer::Message(answer.clone()), now);
+        self.outbox.send_back(from, answer);
+        self.outbox.tell(Event::Refused { token, refusal, from: from.remote });
         Some(())
     }
 }

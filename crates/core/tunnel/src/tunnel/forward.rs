@@ -79,7 +79,7 @@ impl Tunnel {
             }
             entry.peer.on_delivered(flow, &packet.bytes, now);
             match (layer, MacAddress::of_frame(&packet.bytes)) {
-                (Layer::L3, _) => self.inner.push_back(packet),
+                (Layer::L3, _) => self.outbox.deliver(packet),
                 (Layer::L2, Some((to, from))) => {
                     self.forwarding.learn(from, Port::Peer(id), now);
                     self.bridge(packet, to, Port::Peer(id), now);
@@ -129,7 +129,7 @@ impl Tunnel {
 
     fn hand(&mut self, port: Port, packet: InnerPacket, now: Time) {
         match port {
-            Port::Local => self.inner.push_back(packet),
+            Port::Local => self.outbox.deliver(packet),
             Port::Peer(id) => self.admit(id, packet, now),
         }
     }

@@ -13,7 +13,7 @@ impl Tunnel {
     /// The next thing for another worker, and its number. To be fetched as
     /// [`Self::poll_transmit`] is.
     pub fn poll_handover(&mut self) -> Option<(u8, Handover)> {
-        self.handovers.pop_front()
+        self.outbox.next_handover()
     }
 
     /// Takes what another worker has handed over. What isn't ours either, since a peer has gone
@@ -75,7 +75,7 @@ impl Tunnel {
 
     pub(super) fn hand_over(&mut self, worker: u8, handover: Handover) {
         if worker != self.config.worker.number() {
-            self.handovers.push_back((worker, handover));
+            self.outbox.hand_over(worker, handover);
             return;
         }
         // Of a peer that has gone.

@@ -1,7 +1,7 @@
 //! When hands are shaken, by which links, and what follows from it.
 
-use super::admission::Toll;
 use super::answered::CachedAnswer;
+use super::reception::Call;
 use super::{Event, Tunnel};
 use crate::config::{LinkConfig, PeerConfig};
 use crate::id::{LinkId, PeerId};
@@ -12,11 +12,9 @@ use crate::session::Session;
 use crate::worker::Worker;
 use braid_handshake::{
     AeadOffer, Answer, Cookie, Extensions, HandshakeError, HandshakeMessage, Hello, Initiation,
-    KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, Received, SessionIndex,
-    os_random,
+    KeyAge, LatestTimestamp, NextTimestamp, PendingResponse, PrivateKey, SessionIndex, os_random,
 };
 use braid_units::Time;
-use braid_wire::MAX_SESSION_INDEX;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -146,7 +144,7 @@ impl Tunnel {
                 }
             }
         }
-        let index = self.new_index();
+        let index = self.sessions.new_index(&mut self.random);
         let mut hello = self.hello_to_start(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
         let mut psk = entry.peer.config.preshared_key.as_ref();
@@ -183,7 +181,7 @@ impl Tunnel {
                 local: path.local,
                 segment: message.len(),
             };
-            self.handshakes.push_back((transmit, message));
+            self.outbox.send(transmit, message);
         }
         entry.handshaking.pending = Some(initiation);
     }
@@ -219,42 +217,9 @@ impl Tunnel {
 
     fn on_initiation(&mut self, from: Origin, message: &[u8], now: Time) -> Option<()> {
         let peers = &self.peers;
-        let elsewhere = &self.remotes_elsewhere;
-        let in_use = || {
-            let here = peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
-            here.chain(elsewhere.iter().copied())
-        };
-        if !self.admission.lets_in(from.remote, in_use, now) {
-            self.counters.unread_handshakes += 1;
-            return None;
-        }
-        if let Some(answer) = self.answered.answer_to_copy(message, from, now) {
-            return self.answer_copy(from, message, answer);
-        }
-        let toll = self.admission.toll(now)?;
-        let cookies = toll == Toll::Cookie;
-        let received = self.responder.receive(now, from.remote, message, cookies, &mut os_random());
-        if received.took_curve25519() {
-            self.admission.spend(toll, now);
-        }
-        let pending = match received {
-            Received::Ignore(_) => return None,
-            Received::Send(reply) => {
-                self.send_to(from, reply);
-                return Some(());
-            }
-            Received::Initiation(pending) => pending,
-        };
-        match self.by_key.get(pending.remote_static()) {
-            None => self.on_introduction(from, message, pending, now),
-            Some(&id) if self.peers.get(id).is_none() => {
-                let answer = CachedAnswer::Worker(id.worker());
-                self.answered.note(message, from, answer, now);
-                self.hand_over_datagram(id.worker(), from, message);
-                Some(())
-            }
-            Some(&id) => self.answer(id, from, message, pending, now),
-        }
+        let in_use = || peers.iter().flat_map(|(_, e)| e.peer.paths.iter().map(|p| p.remote));
+        let call = self.reception.receive(from, message, in_use, now);
+        self.take_call(call, from, message, now)
     }
 
     /// One that the first worker has let in, of a peer that we have.
@@ -264,22 +229,37 @@ impl Tunnel {
         message: &[u8],
         now: Time,
     ) -> Option<()> {
-        if let Some(answer) = self.answered.answer_to_copy(message, from, now) {
-            return self.answer_copy(from, message, answer);
+        match self.reception.receive_admitted(from, message, now) {
+            // Nobody has it any more: nor is it handed on again.
+            Call::Peer(id, _) if self.peers.get(id).is_none() => None,
+            call => self.take_call(call, from, message, now),
         }
-        match self.responder.receive(now, from.remote, message, false, &mut os_random()) {
-            Received::Initiation(pending) => {
-                let &id = self.by_key.get(pending.remote_static())?;
-                self.answer(id, from, message, pending, now)
+    }
+
+    fn take_call(&mut self, call: Call, from: Origin, message: &[u8], now: Time) -> Option<()> {
+        match call {
+            Call::Unread => {
+                self.counters.unread_handshakes += 1;
+                return None;
             }
-            Received::Ignore(_) | Received::Send(_) => None,
+            Call::Refused => return None,
+            Call::Copy(answer) => return self.answer_copy(from, message, answer),
+            Call::Cookie(reply) => self.outbox.send_back(from, reply),
+            Call::Stranger(pending) => return self.on_introduction(from, message, pending, now),
+            Call::Peer(id, _) if self.peers.get(id).is_none() => {
+                let answer = CachedAnswer::Worker(id.worker());
+                self.reception.note_answer(message, from, answer, now);
+                self.hand_over_datagram(id.worker(), from, message);
+            }
+            Call::Peer(id, pending) => return self.answer(id, from, message, pending, now),
         }
+        Some(())
     }
 
     /// One that came by another link before.
     fn answer_copy(&mut self, from: Origin, message: &[u8], answer: CachedAnswer) -> Option<()> {
         match answer {
-            CachedAnswer::Message(reply) => self.send_to(from, reply),
+            CachedAnswer::Message(reply) => self.outbox.send_back(from, reply),
             CachedAnswer::Worker(worker) => self.hand_over_datagram(worker, from, message),
             CachedAnswer::Silence => return None,
         }
@@ -294,7 +274,7 @@ impl Tunnel {
         pending: Box<PendingResponse>,
         now: Time,
     ) -> Option<()> {
-        let index = self.new_index();
+        let index = self.sessions.new_index(&mut self.random);
         let mut hello = self.hello(id, now);
         let entry = self.peers.get_mut(id)?;
         if entry.peer.sessions.has_rival(now) {
@@ -309,15 +289,20 @@ impl Tunnel {
                 // replay: `Peer::prove`.
                 let session = Session::new(index, false, *established, now);
                 if let Some(old) = entry.peer.sessions.unproven.replace(session) {
-                    self.sessions.remove(&old.local_index);
+                    self.sessions.remove([old.local_index]);
                 }
-                self.answered.note(message, from, CachedAnswer::Message(reply.clone()), now);
+                self.reception.note_answer(
+                    message,
+                    from,
+                    CachedAnswer::Message(reply.clone()),
+                    now,
+                );
                 self.sessions.insert(index, id);
-                self.send_to(from, reply);
+                self.outbox.send_back(from, reply);
                 Some(())
             }
             Answer::Stale(reply) => {
-                self.send_to(from, reply);
+                self.outbox.send_back(from, reply);
                 None
             }
             Answer::Silence(_) => None,
@@ -331,7 +316,7 @@ impl Tunnel {
         message: &[u8],
         now: Time,
     ) -> Option<()> {
-        if self.sessions.contains_key(&receiver.get()) {
+        if self.sessions.peer_of(receiver.get()).is_some() {
             // The answer to a copy by another link.
             return Some(());
         }
@@ -351,7 +336,7 @@ impl Tunnel {
                 return Some(());
             }
             Err(HandshakeError::NotEnrolled(refusal)) => {
-                self.events.push(Event::NotEnrolled { peer: id, refusal });
+                self.outbox.tell(Event::NotEnrolled { peer: id, refusal });
                 return Some(());
             }
             Err(_) => return None,
@@ -364,11 +349,11 @@ impl Tunnel {
         handshaking.next_at = now + AGE_CHECK;
         let said = Extensions::read(&established.hello.parameters);
         entry.peer.sessions.we_have_a_rival = said.has_rival;
-        let anew = entry.peer.meet(established.hello.instance, &mut self.sessions, now);
+        let void = entry.peer.meet(established.hello.instance, now);
+        let anew = void.is_some();
+        self.sessions.remove(void.into_iter().flatten());
         let session = Session::new(receiver.get(), true, established, now);
-        if let Some(gone) = entry.peer.sessions.make_current(session) {
-            self.sessions.remove(&gone);
-        }
+        self.sessions.remove(entry.peer.sessions.make_current(session));
         self.sessions.insert(receiver.get(), id);
         // This endpoint answers: the other links of its family try it too.
         for path in &mut entry.peer.paths {
@@ -382,7 +367,7 @@ impl Tunnel {
             // The program that is about to go has answered.
             entry.handshaking.next_at = now + AFTER_RESTART;
         }
-        self.events.push(Event::Handshake { peer: id, anew });
+        self.outbox.tell(Event::Handshake { peer: id, anew });
         self.activate(id);
         Some(())
     }
@@ -400,7 +385,7 @@ impl Tunnel {
         let cookie = initiation.handle_cookie_reply(now, message).ok()?;
         let again = initiation.datagram(Some(&cookie));
         entry.handshaking.cookies.insert(from.link, cookie);
-        self.send_to(from, again);
+        self.outbox.send_back(from, again);
         Some(())
     }
 
@@ -411,12 +396,6 @@ impl Tunnel {
                 e.handshaking.pending.as_ref().is_some_and(|i| i.sender_index() == index)
             })
             .map(|(id, _)| id)
-    }
-
-    pub(super) fn send_to(&mut self, to: Origin, message: Vec<u8>) {
-        let transmit =
-            Transmit { link: to.link, remote: to.remote, local: to.local, segment: message.len() };
-        self.handshakes.push_back((transmit, message));
     }
 
     fn hello_to_start(&mut self, id: PeerId, now: Time) -> Hello {
@@ -441,16 +420,6 @@ impl Tunnel {
             timestamp: self.config.epoch_unix_nanos.saturating_add(now.as_nanos()),
             aead: AeadOffer::of_this_cpu(),
             parameters: Extensions::default().to_parameters(),
-        }
-    }
-
-    /// An index that no session has.
-    pub(super) fn new_index(&mut self) -> u32 {
-        loop {
-            let index = (self.random.next() as u32) & MAX_SESSION_INDEX;
-            if self.config.worker.has_session(index) && !self.sessions.contains_key(&index) {
-                return index;
-            }
         }
     }
 }

@@ -8,39 +8,39 @@ mod event;
 mod forward;
 mod handover;
 mod handshakes;
+mod outbox;
 mod peers;
 mod random;
+mod reception;
 mod serving;
+mod session_table;
 mod timers;
 
 use crate::buffers::Buffers;
 use crate::config::{LinkConfig, TunnelConfig};
 use crate::id::{LinkId, PeerId};
-use crate::index_map::IndexMap;
 use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{MOST_FLOWS, Peer, PeerReport, Refused, TrafficReport, Transmit};
 use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
-use crate::worker::Handover;
-use admission::Admission;
-use answered::Answered;
-use braid_handshake::{PublicKey, Responder};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::{Close, DataHeader, DatagramKind};
 use forward::Port;
 use handshakes::Handshaking;
+use outbox::Outbox;
 use peers::Peers;
 use random::SplitMix;
+use reception::Reception;
 use serving::Serving;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use session_table::SessionTable;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use timers::Timers;
 
 pub use change::Change;
 pub use enrolments::EnrolmentState;
-use event::Events;
 pub use event::{Event, TunnelCounters};
 pub use handshakes::retry_pause;
 
@@ -62,16 +62,11 @@ pub struct Tunnel {
     config: TunnelConfig,
     links: BTreeMap<LinkId, Link>,
     peers: Peers,
-    by_key: HashMap<PublicKey, PeerId>,
-    /// By the tokens' public keys.
-    enrolments: HashMap<PublicKey, EnrolmentState>,
-    sessions: IndexMap<u32, PeerId>,
+    sessions: SessionTable,
+    reception: Reception,
     allowed: AllowedIps<PeerId>,
     serving: Serving,
     forwarding: ForwardingDatabase<Port>,
-    responder: Responder,
-    admission: Admission,
-    answered: Answered,
     random: SplitMix,
     hash_key: HashKey,
     /// Of the next peer.
@@ -79,13 +74,7 @@ pub struct Tunnel {
     /// Peers that may have something to send.
     active: VecDeque<PeerId>,
     timers: Timers,
-    handshakes: VecDeque<(Transmit, Vec<u8>)>,
-    inner: VecDeque<InnerPacket>,
-    /// For workers of these numbers.
-    handovers: VecDeque<(u8, Handover)>,
-    /// Of paths in use by peers of other workers.
-    remotes_elsewhere: Vec<SocketAddr>,
-    events: Events,
+    outbox: Outbox,
     buffers: Buffers,
     counters: TunnelCounters,
     cpu_bound: bool,
@@ -116,27 +105,19 @@ impl Tunnel {
         key[..8].copy_from_slice(&random.next().to_le_bytes());
         key[8..].copy_from_slice(&random.next().to_le_bytes());
         Self {
-            responder: Responder::new(&config.private_key),
-            admission: Admission::new(config.handshakes_per_second),
-            answered: Answered::new(),
+            reception: Reception::new(&config),
             next_instance: random.next(),
             hash_key: HashKey::new(key),
             random,
             links: BTreeMap::new(),
             peers: Peers::new(config.worker),
-            by_key: HashMap::new(),
-            enrolments: HashMap::new(),
-            sessions: IndexMap::default(),
+            sessions: SessionTable::new(config.worker),
             allowed: AllowedIps::new(),
             serving: Serving::default(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
             active: VecDeque::new(),
             timers: Timers::default(),
-            handshakes: VecDeque::new(),
-            inner: VecDeque::new(),
-            handovers: VecDeque::new(),
-            remotes_elsewhere: Vec::new(),
-            events: Events::default(),
+            outbox: Outbox::default(),
             buffers: Buffers::default(),
             counters: TunnelCounters::default(),
             cpu_bound: false,
@@ -189,7 +170,7 @@ impl Tunnel {
 
     /// When [`Self::handle_timeout`] is to be called at the latest.
     pub fn next_timeout(&self) -> Option<Time> {
-        if !self.active.is_empty() || !self.handshakes.is_empty() {
+        if !self.active.is_empty() || self.outbox.has_messages() {
             return Some(Time::ZERO);
         }
         [self.timers.next(), self.serving.deadline()].into_iter().flatten().min()
@@ -198,14 +179,12 @@ impl Tunnel {
     /// The next datagrams to send: written into `out`, which is cleared first.
     pub fn poll_transmit(&mut self, now: Time, out: &mut Vec<u8>) -> Option<Transmit> {
         out.clear();
-        if let Some((transmit, message)) = self.handshakes.pop_front() {
-            out.extend_from_slice(&message);
+        if let Some(transmit) = self.outbox.next_message(out) {
             return Some(transmit);
         }
         while let Some(&id) = self.active.front() {
             self.shake_hands(id, now);
-            if let Some((transmit, message)) = self.handshakes.pop_front() {
-                out.extend_from_slice(&message);
+            if let Some(transmit) = self.outbox.next_message(out) {
                 return Some(transmit);
             }
             let Some(entry) = self.peers.get_mut(id) else {
@@ -235,12 +214,12 @@ impl Tunnel {
     /// The next packet for the TUN/TAP device. Give its buffer back by
     /// [`Self::recycle`].
     pub fn poll_inner(&mut self) -> Option<InnerPacket> {
-        self.inner.pop_front()
+        self.outbox.next_packet()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop()
+        self.outbox.next_event()
     }
 
     /// An empty buffer of at least `capacity` bytes for a packet.
@@ -282,7 +261,9 @@ impl Tunnel {
         for entry in self.peers.values_mut() {
             let mut goodbyes = Vec::new();
             entry.peer.say_goodbye(reason, now, &mut goodbyes);
-            self.handshakes.extend(goodbyes);
+            for (transmit, goodbye) in goodbyes {
+                self.outbox.send(transmit, goodbye);
+            }
         }
     }
 
@@ -310,7 +291,7 @@ impl Tunnel {
             self.counters.strange += 1;
             return;
         };
-        let Some(&id) = self.sessions.get(&header.receiver) else {
+        let Some(id) = self.sessions.peer_of(header.receiver) else {
             self.hand_over_or_count(header.receiver, origin, datagram);
             return;
         };
@@ -322,10 +303,8 @@ impl Tunnel {
                     return;
                 }
                 if let Some(proven) = received.proven {
-                    for gone in proven.gone {
-                        self.sessions.remove(&gone);
-                    }
-                    self.events.push(Event::Handshake { peer: id, anew: proven.anew });
+                    self.sessions.remove(proven.gone);
+                    self.outbox.tell(Event::Handshake { peer: id, anew: proven.anew });
                 }
                 self.after_peer(id, now);
                 self.activate(id);
@@ -349,18 +328,16 @@ impl Tunnel {
         let Some(entry) = self.peers.get_mut(id) else { return };
         entry.peer.give_back(&mut self.buffers);
         if entry.peer.take_goodbye() {
-            for index in entry.peer.sessions.void() {
-                self.sessions.remove(&index);
-            }
+            self.sessions.remove(entry.peer.sessions.void());
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
-            self.events.push(Event::Closed { peer: id });
+            self.outbox.tell(Event::Closed { peer: id });
         }
         if let Some(served) = entry.peer.take_service() {
-            self.events.push(Event::Served { peer: id, here: served.here });
+            self.outbox.tell(Event::Served { peer: id, here: served.here });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };
         if let Some(referrals) = entry.peer.take_referrals() {
-            self.events.push(Event::Referred { peer: id, referrals });
+            self.outbox.tell(Event::Referred { peer: id, referrals });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };
         if !entry.peer.take_restart() {
@@ -397,7 +374,7 @@ impl Tunnel {
         {
             for path in &peer.paths {
                 if !announced.contains(&(path.id, path.state())) {
-                    self.events.push(Event::Path {
+                    self.outbox.tell(Event::Path {
                         peer: id,
                         link: path.link,
                         path: path.id,

@@ -145,7 +145,7 @@ impl Tunnel {
         }
         let owner = self.serving.owner_of(to);
         self.say_who_serves(owner, now);
-        self.events.push(Event::Moved { owner, from, to });
+        self.outbox.tell(Event::Moved { owner, from, to });
     }
 }
 
