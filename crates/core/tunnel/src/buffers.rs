@@ -7,9 +7,9 @@ use std::time::Duration;
 /// Sizes of buffers, bytes. A buffer at most twice as large as asked for wastes
 /// little while its packet waits. The last takes what a device reads.
 const SIZES: [usize; 9] = [256, 512, 1024, 2048, 4096, 8192, 16_384, 32_768, 66_048];
-/// What is kept of each size at the most, bytes in buffers.
+/// What is kept of each size at the most, bytes in buffers. Ours.
 const KEPT: usize = 8 << 20;
-/// What wasn't needed for so long is given back, half by half.
+/// What wasn't needed for so long is given back, half by half. Ours.
 const TRIM_AFTER: Duration = Duration::from_secs(2);
 
 /// Empty buffers, by size.

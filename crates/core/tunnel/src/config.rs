@@ -66,7 +66,7 @@ impl Mode {
     }
 }
 
-/// Longer than a train is in a tunnel or a modem takes to start.
+/// Longer than a train is in a tunnel or a modem takes to start. Ours.
 const PATH_EXPIRY: Duration = Duration::from_secs(600);
 
 /// The whole tunnel.

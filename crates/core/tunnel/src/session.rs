@@ -83,7 +83,7 @@ pub struct Sessions {
     pub we_have_a_rival: bool,
 }
 
-/// Hosts with one key that take the peer's place in turn and are noticed.
+/// Hosts with one key that take the peer's place in turn and are noticed. Ours.
 const RIVALS: usize = 8;
 /// A rival that has been quiet for so long has gone: it calls each 5 s.
 const RIVAL_GONE: Duration = Duration::from_secs(180);

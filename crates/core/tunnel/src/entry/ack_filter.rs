@@ -18,16 +18,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 /// An acknowledgement waits until it is new for one part in this of all bytes
-/// acknowledged so far, or [`AckFilter::set_round_trip`]'s time is over.
+/// acknowledged so far, or [`AckFilter::set_round_trip`]'s time is over. Ours
+/// (docs/design/006-heuristics.md, ack-thinning).
 const ROUND_SHARE: u64 = 6;
 /// The first window (ten segments, RFC 6928) isn't thinned; HyStart begins to
 /// judge soon after, at 16 segments.
 const BEGINNING: u64 = 14 << 10;
-/// A sender that has paused so long starts anew.
+/// A sender that has paused so long starts anew. Ours.
 const PAUSE: Duration = Duration::from_secs(1);
-/// Not worth a timer below.
+/// Not worth a timer below. Ours.
 const SHORTEST_HOLD: Duration = Duration::from_millis(2);
-/// Longer would be felt.
+/// Longer would be felt. Ours; not measured apart.
 const LONGEST_HOLD: Duration = Duration::from_millis(30);
 /// Of the slowest path's round trip, one part in this: a sender sees less than
 /// 8 acknowledgements in two and a half of them.

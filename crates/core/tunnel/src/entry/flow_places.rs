@@ -8,10 +8,11 @@ use braid_units::Time;
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-/// Places that a flow can have.
+/// Places that a flow can have. As CAKE's set-associative
+/// hash (Høiland-Jørgensen et al., LANMAN 2018).
 const WAYS: usize = 8;
 /// A place unused for so long has no packets on their way any more: a flow that
-/// gets another one then keeps its order.
+/// gets another one then keeps its order. Ours.
 const UNUSED: Duration = Duration::from_secs(2);
 
 /// The places of all flows.

@@ -4,7 +4,7 @@ use super::assembly::{Assembly, Notes};
 use braid_inner::{InnerPacket, Layer};
 use std::collections::VecDeque;
 
-/// Most assemblies whose memory is kept for others: a megabyte's worth of chunks.
+/// Most assemblies whose memory is kept for others: a megabyte's worth of chunks. Ours.
 const NOTES_KEPT: usize = 256;
 
 /// Counters.

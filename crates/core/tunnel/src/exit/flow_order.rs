@@ -20,7 +20,7 @@ const SEQUENCE_MASK: u64 = (1 << SEQUENCE_BITS) - 1;
 /// What a place in a flow's window costs, in bytes: the entries of map and set, rounded up.
 const SLOT_COST: u64 = 64;
 /// A packet whose length isn't known yet gets so much room, in bytes; it's grown if need
-/// be.
+/// be. Ours.
 const LIKELY_LENGTH: usize = 4096;
 
 /// The order of one flow. Sparse: a packet far ahead costs no more than one

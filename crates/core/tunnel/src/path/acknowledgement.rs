@@ -11,14 +11,14 @@ use braid_units::Time;
 use braid_wire::{Ack, expand};
 use std::time::Duration;
 
-/// No datagram waits longer for the pacer, whatever the rate fell to.
+/// No datagram waits longer for the pacer, whatever the rate fell to. Ours; not measured apart.
 const LONGEST_PACING: Duration = Duration::from_millis(100);
 
-/// A datagram of this part of the longest shows how long the link takes for one.
+/// A datagram of this part of the longest shows how long the link takes for one. Ours.
 const FULL: (u16, u16) = (3, 4);
 
 /// A path that has carried no more than these has no capacity to be careful
-/// about after an outage.
+/// about after an outage. Ours.
 const FIRST_PACKETS: u64 = 8;
 
 impl Path {

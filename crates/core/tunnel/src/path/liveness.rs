@@ -10,7 +10,7 @@ pub const LEAST_SILENCE: Duration = Duration::from_millis(60);
 /// Feedback intervals that may pass in silence: one report may be lost, and its copy. Ours;
 /// not measured apart.
 pub const SILENT_INTERVALS: u32 = 3;
-/// A suspect path is called down after this: for people, who have seen a hiccup last less.
+/// A suspect path is called down after this: for people, who have seen a hiccup last less. Ours.
 const DOWN_AFTER: Duration = Duration::from_secs(3);
 /// An outage shorter than this doesn't put the path's capacity in question: mobile links stand
 /// still for some hundred milliseconds and go on as before. Ours; not measured apart.

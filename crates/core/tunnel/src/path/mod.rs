@@ -40,11 +40,11 @@ pub use silence::Others;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How often a path is asked whose round trip is hardly known.
+/// How often a path is asked whose round trip is hardly known. Ours.
 const SETTLING: Duration = Duration::from_millis(50);
 
 /// A path is filled when so much of its window is in flight: the rest may be on its way
-/// back, or not worth a datagram.
+/// back, or not worth a datagram. Ours; not measured apart.
 const FILLED: (u64, u64) = (3, 4);
 
 /// IPv4's and IPv6's header with UDP's, in bytes.

@@ -20,14 +20,14 @@ pub const RAISE_INTERVAL: Duration = Duration::from_secs(600);
 /// of RFC 8899, section 5.1.1).
 const PROBE_TIMEOUT: Duration = Duration::from_secs(15);
 /// The search ends when the largest good and the smallest bad size are this
-/// close.
+/// close. Ours.
 const RESOLUTION: u16 = 8;
 /// Outer IP packet sizes that links are often made with: Ethernet, PPPoE, a
 /// tunnel in IPv4, in IPv6, L2TP, WireGuard in IPv6 over PPPoE, WireGuard,
 /// GTP on cellular links, IPv6's minimum.
 const COMMON_MTUS: [u16; 9] = [1280, 1360, 1400, 1420, 1428, 1460, 1480, 1492, 1500];
 /// How many of the largest common sizes are tried one by one before the search
-/// bisects; most paths have one of these.
+/// bisects; most paths have one of these. Ours.
 const TRIED_IN_TURN: usize = 2;
 /// Never below IPv4's least reassembly size, 576 bytes (RFC 791), less its
 /// headers.
@@ -43,7 +43,7 @@ const BLACK_HOLE_SLOW_LOSSES: u32 = 3;
 /// … went on for so long.
 const BLACK_HOLE_TIME: Duration = Duration::from_secs(2);
 
-/// First wait before probing again on a path that delivers nothing at all.
+/// First wait before probing again on a path that delivers nothing at all. Ours.
 const SILENCE_BACKOFF: Duration = Duration::from_secs(1);
 /// Longest such wait.
 const SILENCE_BACKOFF_MAX: Duration = Duration::from_secs(60);

@@ -7,9 +7,9 @@ use super::rtt::WindowedMin;
 use braid_units::Time;
 use std::time::Duration;
 
-/// How long it's remembered how late reports came.
+/// How long it's remembered how late reports came. Ours.
 const MEMORY: Duration = Duration::from_secs(10);
-/// No report is waited for longer, however late some came.
+/// No report is waited for longer, however late some came. Ours; not measured apart.
 const LATEST: Duration = Duration::from_millis(500);
 
 /// The peer's reports, by whatever path they come.

@@ -6,7 +6,7 @@ use braid_wire::Abandoned;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A lost packet is remembered this long, to notice that it was only late.
+/// A lost packet is remembered this long, to notice that it was only late. Ours.
 const REMEMBER_LOST: Duration = Duration::from_secs(2);
 
 /// Something in a datagram that must reach the peer.

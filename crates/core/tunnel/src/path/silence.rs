@@ -23,7 +23,7 @@ pub(super) const VARIATIONS: u32 = 4;
 const LATE_VARIATIONS: u32 = 2;
 
 /// Feedback intervals in which nothing was acknowledged, before what is late goes again
-/// by the same path: one may be due just now.
+/// by the same path: one may be due just now. Ours.
 const QUIET_INTERVALS: u32 = 2;
 
 /// Feedback is late when it's overdue by this: timers and scheduling of both

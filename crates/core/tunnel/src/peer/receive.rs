@@ -11,15 +11,15 @@ use braid_units::{ByteSize, Time};
 use braid_wire::{Abandoned, Chunk, ErasureFrame, Frame, Frames};
 use std::time::Duration;
 
-/// After a parity, chunks are kept for further ones for so long.
+/// After a parity, chunks are kept for further ones for so long. Ours.
 const CODED_FOR: Duration = Duration::from_secs(10);
-/// What parities may need is kept up to so many bytes, and for so long.
+/// What parities may need is kept up to so many bytes, and for so long. Ours.
 const CODED_MEMORY: ByteSize = ByteSize::from_bytes(128 << 10);
 const CODED_AGE: Duration = Duration::from_millis(500);
-/// Nothing received for this long: waiting for missing packets pauses.
+/// Nothing received for this long: waiting for missing packets pauses. Ours; not measured apart.
 const SILENCE: Duration = Duration::from_millis(100);
 /// How long the exit waits for what may be repaired: the entry's word that it has
-/// abandoned a packet comes before.
+/// abandoned a packet comes before. Ours.
 const PATIENCE: Patience =
     Patience { ordered: Duration::from_millis(1500), realtime: Duration::from_millis(140) };
 /// But for real-time packets: so many round trips of the slowest path more, one more

@@ -5,7 +5,7 @@ use braid_units::Time;
 use std::time::Duration;
 
 /// For how long it is waited for: a program on slow flash, and a handshake over a slow link.
-/// Then it is silent as any other.
+/// Then it is silent as any other. Ours.
 const WAITED_FOR: Duration = Duration::from_secs(2);
 
 /// Where a peer is that restarts.

@@ -13,9 +13,9 @@ use glance::Glance;
 use runs::{AdmittedRun, ArrivedRun, SentRun, Taken};
 use std::time::Duration;
 
-/// Flows that one peer has at the most; some 300 bytes each.
+/// Flows that one peer has at the most; some 300 bytes each. Ours.
 pub const MOST_FLOWS: usize = 1024;
-/// A flow that has been silent for so long is over: people see it go.
+/// A flow that has been silent for so long is over: people see it go. Ours.
 const OVER: Duration = Duration::from_secs(60);
 /// Of the places so many of so many are taken at the most after [`Traffic::report`]: there is
 /// room for flows that begin. Ours.

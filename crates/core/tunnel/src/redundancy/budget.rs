@@ -5,9 +5,9 @@ use super::erasure::GroupSize;
 use braid_units::{ByteSize, Ratio};
 use std::time::Duration;
 
-/// Below this loss erasure coding is off, and to this it is to bring it down.
+/// Below this loss erasure coding is off, and to this it is to bring it down. Ours.
 const TARGET_LOSS: f64 = 0.001;
-/// Smallest and largest group: a third more bytes, 5 % more bytes.
+/// Smallest and largest group: a third more bytes, 5 % more bytes. Ours.
 const GROUP_SIZES: std::ops::RangeInclusive<u8> = 3..=20;
 
 /// An account of bytes that bounds redundancy to a share of what the paths could carry, whether

@@ -5,9 +5,9 @@ use braid_units::Time;
 use std::time::Duration;
 
 /// So much longer than the best one's is far worse: ratio and time. What is less is no reason to
-/// move, since it may break connections.
+/// move, since it may break connections. Ours; not measured apart.
 const FAR: (u32, Duration) = (2, Duration::from_millis(100));
-/// So little longer is as good: between the two all stays as it is.
+/// So little longer is as good: between the two all stays as it is. Ours; not measured apart.
 const NEAR: (u32, Duration) = (1, Duration::from_millis(50));
 /// It must have been so all the time: three of the windows in which the least round trip is taken,
 /// and twice as long as idle peers are probed.

@@ -24,7 +24,7 @@ const RETURN_AFTER: Duration = Duration::from_secs(15);
 const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);
 
 /// Of several that came back together, as a rack does, the most willing serves: the longest pause
-/// between two handshakes that had no answer.
+/// between two handshakes that had no answer. Ours.
 const TOGETHER: Duration = Duration::from_secs(5);
 
 /// From this rank on nobody goes to one of their own accord: it is full, or about to go.

@@ -16,9 +16,9 @@ use std::hash::BuildHasher;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// Groups of addresses of which none takes the others' share.
+/// Groups of addresses of which none takes the others' share. Ours.
 const GROUPS: usize = 256;
-/// How often addresses in use are looked up, while there is too much.
+/// How often addresses in use are looked up, while there is too much. Ours.
 const LOOK_UP: Duration = Duration::from_secs(1);
 
 /// What may be spent on initiations.

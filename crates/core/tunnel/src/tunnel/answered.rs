@@ -13,10 +13,10 @@ use std::time::Duration;
 /// So many are known.
 const ANSWERED: usize = 256;
 /// Copies by other links come within this: by the slowest link that is of use, and a
-/// stalled processor.
+/// stalled processor. Ours.
 const COPIES_FOR: Duration = Duration::from_secs(2);
 /// So many addresses hear of one at the most: whoever recorded it can have no more
-/// than that sent to others, and less than he sends himself.
+/// than that sent to others, and less than he sends himself. Ours.
 const ADDRESSES: usize = 8;
 /// mac2 is another one by each path.
 const MAC2_LEN: usize = 16;

@@ -32,9 +32,9 @@ const RETRY: [Duration; 5] = [
 /// docs/measurements/links.md, "A restart").
 pub(super) const AFTER_GOODBYE: Duration = Duration::from_millis(500);
 /// One that restarts is called first after this, and then so often at most: what it takes a
-/// program to start.
+/// program to start. Ours; not measured apart.
 pub(super) const AFTER_RESTART: Duration = Duration::from_millis(60);
-/// How often the keys' age is looked at.
+/// How often the keys' age is looked at. Ours.
 const AGE_CHECK: Duration = Duration::from_secs(1);
 
 /// The pause after so many attempts that had no answer: up to a quarter more or less, by a number

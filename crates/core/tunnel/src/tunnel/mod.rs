@@ -45,10 +45,10 @@ pub use event::{Event, TunnelCounters};
 pub use handshakes::retry_pause;
 
 /// A timer isn't set sooner than after this: something due now that can't be done would
-/// keep the caller busy.
+/// keep the caller busy. Ours.
 const SOONEST: Duration = Duration::from_micros(20);
 
-/// Flows that are told apart, of all peers together, and of each of many.
+/// Flows that are told apart, of all peers together, and of each of many. Ours.
 const FLOWS_OF_ALL: usize = 8192;
 const LEAST_FLOWS: usize = 64;
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Before anything is known: a slow 3G link. Ours; startup doubles it each round.
 const INITIAL_RATE: Rate = Rate::from_bits_per_sec(1_500_000);
 /// An estimate never falls below this, or nothing would show that it's wrong:
-/// two datagrams of 1500 bytes a second.
+/// two datagrams of 1500 bytes a second. Ours.
 const MIN_RATE: Rate = Rate::from_bits_per_sec(24_000);
 /// After an outage a path begins with this part of what it carried. Ours; not measured apart.
 const RETURNED: f64 = 0.5;

@@ -42,7 +42,7 @@ const CRUISE_GAIN: f64 = 1.04;
 const ROUNDS_BEFORE_PROBE: u32 = 3;
 /// Gains of successive probes while each finds more; the first is BBR's, the others ours.
 const PROBE_GAINS: [f64; 3] = [1.25, 1.6, 2.0];
-/// A probe has found more when the estimate grew by this: less than half of what was tried.
+/// A probe has found more when the estimate grew by this: less than half of what was tried. Ours.
 const PROBE_GROWTH: f64 = 1.1;
 /// The rate of a link that gives way is what arrived in so many times the round that showed it:
 /// while it was sent alike, for what a single round tells jitters. In cruise that is some
@@ -56,7 +56,7 @@ const LAST_ROUND: u32 = 1;
 /// would let the bottleneck idle, since its queue is seen a round trip late. Ours; not
 /// measured apart.
 const DRAIN_GAINS: std::ops::RangeInclusive<f64> = 0.8..=0.92;
-/// A drain of one round trip at the least is spread over so long.
+/// A drain of one round trip at the least is spread over so long. Ours; not measured apart.
 const DRAIN_OVER: Duration = Duration::from_millis(30);
 /// A drain that has taken so many rounds and round trips has no effect on the
 /// delay: that has another cause, such as a new route (docs/design/006-heuristics.md, rebasing).

@@ -5,7 +5,7 @@ use braid_units::Time;
 use std::time::Duration;
 
 /// A round trip shorter than this is no measure: on a busy machine the delays
-/// of both ends' scheduling exceed it.
+/// of both ends' scheduling exceed it. Ours; not measured apart.
 pub const SHORTEST_ROUND: Duration = Duration::from_millis(10);
 /// Loss in a round of so much more than the path loses anyway, in so many runs, means a
 /// buffer too short to show a queue. BBRv3 has 2 % of all, and six runs

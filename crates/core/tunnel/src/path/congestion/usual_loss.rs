@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 /// A share is that of so many datagrams at the least: at a tenth the chance is small that
-/// it's half of what it is in the mean.
+/// it's half of what it is in the mean. Ours.
 const DATAGRAMS: u64 = 100;
 /// The least of so many shares, which BBR's cycle of eight phases (draft-cardwell-iccrg-bbr-00,
 /// section 4.3.4.1) was long enough for: one of them sends less than arrives.

@@ -21,9 +21,11 @@ use std::time::Duration;
 /// IP protocol number of TCP.
 const TCP: u8 = 6;
 /// A super-packet so many times as long as the longest that segments are joined to
-/// is too long: it would come out after 20 ms.
+/// is too long: it would come out after 20 ms. Ours
+/// (docs/design/006-heuristics.md, long-packets-cut).
 const LONG: usize = 5;
-/// Real-time packets that waited longer than this are of no use any more.
+/// Real-time packets that waited longer than this are of no use any more. The most that a
+/// call bears one way (ITU-T G.114).
 const STALE_REALTIME: Duration = Duration::from_millis(400);
 /// The only limit of what limits all flows together.
 const ALL: LimitId = LimitId(NonZeroU8::MIN);

@@ -9,14 +9,16 @@ use braid_units::Rate;
 use std::time::Duration;
 
 /// Segments are joined to packets that take the paths so long: a packet comes
-/// out when all of it is there, and should not wait for itself.
+/// out when all of it is there, and should not wait for itself. Ours; not measured apart.
 const JOINED_TIME: Duration = Duration::from_millis(4);
 /// The longest IP packet.
 const MAX_JOINED: usize = 65_535;
-/// Round trips that a packet may wait for while capacities are being found.
+/// Round trips that a packet may wait for while capacities are being found. Ours
+/// (docs/design/006-heuristics.md, startup-patience).
 const PATIENCE_IN_STARTUP: u32 = 3;
 /// A path whose delay changes by more than this from round to round has a
 /// capacity that changes as quickly: a flow needs a longer queue to use it.
+/// Ours; not measured apart.
 const UNSTEADY: Duration = Duration::from_millis(15);
 /// CoDel's target as a part or multiple of the slowest path's round trip: where paths
 /// neither lose nor change a loss-based sender's window has to fall by half before they

@@ -4,7 +4,7 @@
 use braid_units::Time;
 use std::time::Duration;
 
-/// Packets are counted for so long at a time.
+/// Packets are counted for so long at a time. Ours.
 const COUNTED: Duration = Duration::from_secs(1);
 /// So many of them are a call: voice sends one each 20 to 60 ms (RFC 3551, section 4.2), and single
 /// questions, of DNS for instance, are none.

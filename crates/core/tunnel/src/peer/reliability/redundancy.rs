@@ -28,7 +28,7 @@ const LEAST_CODED: u32 = 300;
 const MOST_PARITIES: usize = 16;
 /// Redundancy that may be saved up for a burst: a super-packet's. Ours.
 const BURST: ByteSize = ByteSize::from_bytes(64 << 10);
-/// Budget isn't earned for a longer pause than this.
+/// Budget isn't earned for a longer pause than this. Ours.
 const LONGEST_EARNED: Duration = Duration::from_secs(1);
 /// An unfinished group gets its parity after this, a packet's pause of most calls; so many
 /// groups are filled at a time, so that two packets lost in a row are in two of them. Ours.

@@ -9,11 +9,11 @@ use crate::peer::paths::PathSet;
 use braid_units::Time;
 use std::time::Duration;
 
-/// The paths are compared again after this.
+/// The paths are compared again after this. Ours; not measured apart.
 const COMPARED_EVERY: Duration = Duration::from_millis(200);
 /// Minimum gain in arrival time before switching paths: more than batches and reports
 /// take on a busy machine, less than a receiver notices. It also bounds how much is
-/// queued to a path that stalls.
+/// queued to a path that stalls. Ours; not measured apart.
 const LEAST_GAIN: Duration = Duration::from_millis(2);
 
 /// The path that bulk data stays on for now, if it does.

@@ -41,7 +41,7 @@ const FULL: usize = 16;
 /// A packet of so many bytes, of a flow that isn't elastic, doesn't wait: requests, answers of
 /// name servers, voice. Ours; not measured apart.
 const SMALL: u32 = 512;
-/// Of a sparse flow, so many bytes: two full packets.
+/// Of a sparse flow, so many bytes: two full packets. Ours.
 const SPARSE: u64 = 3000;
 
 /// What is to be sent next, and by which path.
