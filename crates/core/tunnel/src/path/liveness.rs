@@ -1,6 +1,5 @@
 //! Whether a path works, told by feedback that comes or is missing.
 
-use super::silence::VARIATIONS;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -10,6 +9,8 @@ pub const LEAST_SILENCE: Duration = Duration::from_millis(60);
 /// Feedback intervals that may pass in silence: one report may be lost, and its copy. Ours;
 /// not measured apart.
 pub const SILENT_INTERVALS: u32 = 3;
+/// Variations of the round trip that feedback may be late by (RFC 9002, section 6.2.1).
+pub const VARIATIONS: u32 = 4;
 /// A suspect path is called down after this: for people, who have seen a hiccup last less. Ours.
 const DOWN_AFTER: Duration = Duration::from_secs(3);
 /// An outage shorter than this doesn't put the path's capacity in question: mobile links stand

@@ -1,6 +1,7 @@
 //! What is done about packets of which nothing is heard: sent by others too when they
 //! are late, and taken for lost when the path is silent.
 
+use super::liveness::VARIATIONS;
 use super::reports::Reports;
 use super::sent::{Fate, SentPacket};
 use super::settled::Settled;
@@ -15,9 +16,6 @@ const SLOWNESS: Duration = Duration::from_millis(100);
 /// Of that the part that the round trip's variation may be, since it counts
 /// [`VARIATIONS`] times.
 const VARIATION_DIVISOR: u32 = 4;
-
-/// Variations of the round trip that feedback may be late by (RFC 9002, section 6.2.1).
-pub(super) const VARIATIONS: u32 = 4;
 
 /// As above, before nothing more is kept for a path: less, as nothing is lost by it. Ours.
 const LATE_VARIATIONS: u32 = 2;
