@@ -5,8 +5,8 @@
 //! runs of a point, with other random numbers, the median one counts; how far the worst
 //! one is below it is a distribution of its own.
 //!
-//! To try a change on the same points again and again: `links=N` and
-//! `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `best_only=true`
+//! To try a change on the same points again and again: `links=N`, `flows=N`, `most=MBIT` (all
+//! links' rates together, both ways) and `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `best_only=true`
 //! gives the tunnel only the link that is best alone, `by_links=FILE`
 //! keeps what the links give by themselves, which a change of the tunnel doesn't
 //! touch.
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
     for argument in std::env::args().skip(1) {
         if options.take(&argument).is_none() {
             eprintln!(
-                "{argument}: not points=N, first=N, worst=N, runs=N, sender=NAME, links=N, \
+                "{argument}: not points=N, first=N, worst=N, runs=N, sender=NAME, links=N, flows=N, most=MBIT, \
                  numbers=A,B,…, without=HEURISTIC, best_only=true, by_links=FILE or point=N"
             );
             return ExitCode::from(2);
@@ -80,6 +80,8 @@ struct Options {
     runs: Option<u64>,
     sender: Option<String>,
     links: Option<usize>,
+    flows: Option<usize>,
+    most_mbit: Option<f64>,
     heuristics: Heuristics,
     by_links: Option<String>,
     best_only: bool,
@@ -100,6 +102,8 @@ impl Options {
             "runs" => self.runs = Some(value.parse().ok().filter(|runs| *runs > 0)?),
             "sender" => self.sender = Some(value.to_string()),
             "links" => self.links = Some(value.parse().ok()?),
+            "flows" => self.flows = Some(value.parse().ok()?),
+            "most" => self.most_mbit = Some(value.parse().ok()?),
             "without" => {
                 let mut each = Heuristics::each_off().into_iter();
                 self.heuristics = each.find(|(name, _)| *name == value)?.1;
@@ -120,6 +124,8 @@ impl Options {
     fn wants(&self, point: &Point) -> bool {
         self.sender.as_ref().is_none_or(|name| point.sender.to_string() == *name)
             && self.links.is_none_or(|links| point.scenario.links.len() == links)
+            && self.flows.is_none_or(|flows| point.flows == flows)
+            && self.most_mbit.is_none_or(|most| point.rate().bytes_per_sec() as f64 * 8e-6 <= most)
     }
 }
 
@@ -216,6 +222,16 @@ fn distributions(played: &[Played]) {
     }
     let below = |limit| all.iter().filter(|one| one.figures.of_best() < limit).count();
     println!("below 0.97 of the best link: {}, below 0.9: {}", below(0.97), below(0.9));
+    let class = |name: &str, belongs: &dyn Fn(&Point) -> bool| {
+        let of: Vec<&Played> = all.iter().copied().filter(|one| belongs(&one.point)).collect();
+        distribution(&format!("{name}: by the best link alone"), &of, Figures::of_best);
+        distribution(&format!("{name}: ping p95 over idle, ms"), &of, |f| f.ping_ms);
+    };
+    let stalls = |point: &Point| point.scenario.stalls.is_some();
+    class("steady links", &|point| !point.volatile && !stalls(point));
+    class("rates that change", &|point| point.volatile);
+    class("ends that stand still", &stalls);
+    class("one link", &|point| point.scenario.links.len() == 1);
     for sender in braid_simulator::SENDERS {
         let of: Vec<&Played> =
             all.iter().copied().filter(|one| one.point.sender == sender).collect();

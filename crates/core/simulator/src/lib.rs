@@ -34,7 +34,7 @@ pub use network::{Datagram, LinkSpec};
 pub use outcome::Outcome;
 pub use packet::{ethernet_packet, udp_packet};
 pub use plain::play_plain;
-pub use point::{ByLinks, Figures, Point, SENDERS, Sender};
+pub use point::{ByLinks, Figures, Point, SENDERS, Sender, link_name};
 pub use scenario::{Action, Scenario, Stalls, Timed};
 pub use simulation::Simulation;
 pub use traffic::{Congestion, FlowOutcome, Lane, Traffic, TrafficKind};

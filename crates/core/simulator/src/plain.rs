@@ -9,7 +9,7 @@ use braid_units::Time;
 use fastrand::Rng;
 
 /// Plays a scenario's traffic over the link of this place alone, its packets as
-/// they are; of the events those that change the link's figures. The traffic must
+/// they are; of the events those that change the link's figures, and blackouts. The traffic must
 /// not need a tunnel's segmentation (`super_packets`) nor its entry queue (greedy).
 ///
 /// # Panics
@@ -34,6 +34,9 @@ pub fn play_plain(scenario: &Scenario, link: usize) -> Vec<FlowOutcome> {
             match &event.action {
                 Action::SetDown(of, spec) if *of == link => wires[0].set(now, spec.clone()),
                 Action::SetUp(of, spec) if *of == link => wires[1].set(now, spec.clone()),
+                Action::Blackout(of, dark) if *of == link => {
+                    wires.iter_mut().for_each(|wire| wire.set_blackout(now, *dark));
+                }
                 _ => {}
             }
         }

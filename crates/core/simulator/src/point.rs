@@ -1,6 +1,10 @@
 //! Points of the space that a tunnel must hold in: links, ends, senders drawn at
 //! random, and what the tunnel gives there beside the links by themselves.
 
+mod lab;
+
+pub use lab::link_name;
+
 use crate::network::LinkSpec;
 use crate::plain::play_plain;
 use crate::scenario::{Action, Scenario, Stalls};
@@ -196,12 +200,20 @@ impl Point {
         point
     }
 
-    /// By one link without a tunnel.
+    /// What becomes of the flows by this link without a tunnel.
+    pub fn plain(&self, link: usize) -> Vec<FlowOutcome> {
+        self.plain_by(self.sender, link)
+    }
+
     fn alone(&self, sender: Sender, link: usize) -> f64 {
+        self.goodput(&self.plain_by(sender, link))
+    }
+
+    fn plain_by(&self, sender: Sender, link: usize) -> Vec<FlowOutcome> {
         let Self { mut scenario, .. } = self.only(link);
         let spec = scenario.links[0].clone();
         scenario.traffic = self.traffic(sender, false, |lane| bits(of(&spec, lane)));
-        self.goodput(&play_plain(&scenario, 0))
+        play_plain(&scenario, 0)
     }
 
     fn traffic(
@@ -226,6 +238,17 @@ impl Point {
         let end = self.scenario.duration;
         let from = START + (end - START).mul_f64(WARM_UP);
         flows.iter().map(|flow| flow.mbit(from, end)).sum()
+    }
+
+    /// The same with their beginning, as `braid lab` counts.
+    pub fn whole(&self, flows: &[FlowOutcome]) -> f64 {
+        flows.iter().map(|flow| flow.mbit(START, self.scenario.duration)).sum()
+    }
+
+    /// The rates of all links in both directions, together.
+    pub fn rate(&self) -> Rate {
+        let bits = |link: &LinkSpec| bits(&link.down) + bits(&link.up);
+        Rate::from_bits_per_sec(self.scenario.links.iter().map(bits).sum::<f64>() as u64)
     }
 
     fn idle_ping_ms(&self) -> f64 {

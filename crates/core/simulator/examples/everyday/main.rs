@@ -1,4 +1,4 @@
-//! What people feel all day: `everyday [both-ways] [train] [start] [seeds=8] [first=1]
+//! What people feel all day: `everyday [both-ways] [train] [start] [hard] [profiles] [seeds=8] [first=1]
 //! [without=HEURISTIC]` plays scenarios of several kinds, some of them drawn at random by the
 //! seed, and prints what came of each.
 //!
@@ -7,6 +7,8 @@
 //! ```
 
 mod both_ways;
+mod hard;
+mod profiles;
 mod start;
 mod train;
 
@@ -27,7 +29,9 @@ fn main() -> ExitCode {
         let taken = match argument.split_once('=') {
             None => {
                 kinds.push(argument.clone());
-                ["both-ways", "train", "start"].contains(&argument.as_str()).then_some(())
+                ["both-ways", "train", "start", "hard", "profiles"]
+                    .contains(&argument.as_str())
+                    .then_some(())
             }
             Some(("seeds", value)) => value.parse().ok().map(|value| seeds = value),
             Some(("first", value)) => value.parse().ok().map(|value| first = value),
@@ -38,7 +42,9 @@ fn main() -> ExitCode {
             Some(_) => None,
         };
         if taken.is_none() {
-            eprintln!("{argument}: not both-ways, train, start, seeds=N, first=N or without=NAME");
+            eprintln!(
+                "{argument}: not both-ways, train, start, hard, profiles, seeds=N, first=N or without=NAME"
+            );
             return ExitCode::from(2);
         }
     }
@@ -52,6 +58,12 @@ fn main() -> ExitCode {
     }
     if wants("start") {
         start::print(&options);
+    }
+    if wants("hard") {
+        hard::print(&options);
+    }
+    if wants("profiles") {
+        profiles::print(&options);
     }
     ExitCode::SUCCESS
 }
