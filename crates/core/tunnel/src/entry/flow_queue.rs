@@ -12,10 +12,6 @@ use std::time::Duration;
 /// of the time that it waited (docs/design/006-heuristics.md, queue-shortening).
 const SHORTENED: u32 = 4;
 
-/// Packets that a flow may have waiting however slow the paths are: the least window of a
-/// sender (RFC 9002, section 7.2).
-const LEAST_PACKETS: usize = 2;
-
 /// Tunes the queue to the paths.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters {
@@ -26,7 +22,7 @@ pub struct Parameters {
     /// Most bytes that wait.
     pub limit: u64,
     /// Beyond so many bytes what came last to the longest flow is dropped, unless that is
-    /// the half of all or has two packets only.
+    /// the half of all.
     pub room: u64,
     /// So long a stream's packets may wait still after it was signalled to.
     pub floor: Duration,
@@ -110,11 +106,8 @@ impl FlowQueue {
         Some(queued)
     }
 
-    /// Takes out what came last, unless no more than the least wait.
+    /// Takes out what came last.
     pub fn pop_last(&mut self, account: &mut Account) -> Option<Queued> {
-        if self.packets.len() <= LEAST_PACKETS {
-            return None;
-        }
         let queued = self.packets.pop_back()?;
         self.bytes -= queued.cost();
         account.on_pop(&queued);

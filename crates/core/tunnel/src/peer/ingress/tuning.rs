@@ -33,11 +33,12 @@ const UNSTEADY_CHANGES: u32 = 10;
 /// a sender hears of a signal and has taken it back.
 const LEAST_INTERVAL: Duration = Duration::from_millis(100);
 const INTERVAL_ROUND_TRIPS: u32 = 4;
-/// Of several flows no more may wait than the paths bring in this time, after which senders
-/// that have heard nothing send it all again (RFC 6298, section 2.1: a second, before they know
-/// a round trip), or in so many round trips, where those are long.
-const LONGEST_WAIT: Duration = Duration::from_secs(1);
-const WAIT_ROUND_TRIPS: u32 = 4;
+/// Of several flows no more may wait than the paths bring in this time, after which the most
+/// impatient senders take it for lost (`TCP_RTO_MIN` of Linux), or in so many round trips, where
+/// those are long; but so many packets, or a link of some hundred kbit/s would idle.
+const LONGEST_WAIT: Duration = Duration::from_millis(200);
+const WAIT_ROUND_TRIPS: u32 = 2;
+const LEAST_ROOM: u64 = 6 * 1500;
 /// The least of a queue's targets (RFC 8289, section 4.3).
 const LEAST_TARGET: Duration = Duration::from_millis(5);
 
@@ -82,7 +83,10 @@ impl Ingress {
         let found = |p: &Path| !p.congestion.in_startup();
         self.capacity_known = paths.up().next().is_some() && paths.up().all(found);
         self.parameters.room = match self.capacity_known && self.heuristics.bounded_wait {
-            true => capacity.bytes_in((slowest * WAIT_ROUND_TRIPS).max(LONGEST_WAIT)),
+            true => {
+                let wait = (slowest * WAIT_ROUND_TRIPS).max(LONGEST_WAIT);
+                capacity.bytes_in(wait).max(LEAST_ROOM)
+            }
             false => u64::MAX,
         };
         let joined = usize::try_from(capacity.bytes_in(JOINED_TIME));

@@ -41,8 +41,6 @@ const FULL: usize = 16;
 /// A packet of so many bytes, of a flow that isn't elastic, doesn't wait: requests, answers of
 /// name servers, voice. Ours; not measured apart.
 const SMALL: u32 = 512;
-/// Of a sparse flow, so many bytes: two full packets. Ours.
-const SPARSE: u64 = 3000;
 
 /// What is to be sent next, and by which path.
 struct Next {
@@ -245,8 +243,7 @@ impl Send {
             let outgoing = reliability.get(key)?;
             let small = outgoing.len() <= SMALL;
             let rest = u64::from(outgoing.len() - outgoing.cut);
-            let sparse = head.sparse && rest <= SPARSE;
-            let item = if outgoing.is_realtime() || ((sparse || small) && !elastic) {
+            let item = if outgoing.is_realtime() || (small && !elastic) {
                 Item::Urgent
             } else {
                 // What is before the last of it, as flows take turns.
@@ -359,7 +356,7 @@ impl Send {
         if realtime {
             outlet.paths.note_realtime(outlet.now);
         }
-        if (item == Item::Urgent || by_rule) && outlet.paths.up().nth(1).is_some() {
+        if (!fills_batches(item) || by_rule) && outlet.paths.up().nth(1).is_some() {
             let frame = SentFrame::Chunk { key, offset, len: written };
             let id = outlet.paths[datagram.path].id;
             let Reliability { redundancy, outgoing, .. } = reliability;
