@@ -1,9 +1,10 @@
-//! Writes points of the space ([`Point::draw`]) as scenario files of `braid lab`, to hold the simulator against the kernel, and the
-//! tunnel against kernel MPTCP: `lab_points DIR [points=40] [first=0] [most=150] [links=N] [senders=cubic,bbr]`.
-//! Those whose links have at most so many megabits a second together, both ways, are taken, each
-//! with each sender. Prints a line for each file, parted by tabs: the file, the links' names, what each
-//! link gives alone by the simulator, and what the tunnel gives there; megabits of payload a second over
-//! the whole time, as the lab counts.
+//! Writes points of the space ([`Point::draw`]) as scenario files of `braid lab`, to hold the
+//! simulator against the kernel, and the tunnel against kernel MPTCP: `lab_points DIR
+//! [points=40] [first=0] [most=150] [links=N] [senders=cubic,bbr]`. Those whose links have at
+//! most so many megabits a second together, both ways, are taken, each with each sender. Prints
+//! a line for each file, parted by tabs: the file, the links' names, what each link gives alone
+//! by the simulator, and what the tunnel gives there; megabits of payload a second over the
+//! whole time, as the lab counts.
 //!
 //! `scenarios/measure/map` runs them and prints the tables.
 

@@ -1,6 +1,6 @@
-//! What people feel all day: `everyday [both-ways] [train] [start] [hard] [profiles] [seeds=8] [first=1]
-//! [without=HEURISTIC]` plays scenarios of several kinds, some of them drawn at random by the
-//! seed, and prints what came of each.
+//! What people feel all day: `everyday [both-ways] [train] [start] [hard] [profiles]
+//! [seeds=8] [first=1] [without=HEURISTIC]` plays scenarios of several kinds, some of them drawn
+//! at random by the seed, and prints what came of each.
 //!
 //! ```text
 //! cargo run --release -p braid-simulator --example everyday -- train seeds=20
