@@ -6,10 +6,10 @@
 //! one is below it is a distribution of its own.
 //!
 //! To try a change on the same points again and again: `links=N`, `flows=N`, `most=MBIT`
-//! (all links' rates together, both ways) and `numbers=A,B,…` select, `without=HEURISTIC` switches one off, `best_only=true`
-//! gives the tunnel only the link that is best alone, `by_links=FILE`
-//! keeps what the links give by themselves, which a change of the tunnel doesn't
-//! touch.
+//! (all links' rates together, both ways) and `numbers=A,B,…` select, `without=HEURISTIC`
+//! switches one off, `best_only=true` gives the tunnel only the link that is best alone,
+//! `by_links=FILE` keeps what the links give by themselves, which a change of the tunnel
+//! doesn't touch.
 //!
 //! ```text
 //! cargo run --release -p braid-simulator --example map -- points=200
