@@ -1,5 +1,7 @@
 //! What goes into packages besides the program: scripts for other systems, looked at and run here.
 
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,16 +45,99 @@ fn shellcheck_finds_nothing_in_the_scripts() {
     );
     told(&mut check);
     let mut check = Command::new("shellcheck");
+    check.args(["-s", "dash"]).current_dir(packaging().join("debian"));
+    check.args(["braid.postinst", "braid.postrm", "braid.prerm"]);
+    told(&mut check);
+    let mut check = Command::new("shellcheck");
     check.args(["-x", "-s", "bash"]).current_dir(packaging());
     check.args(["debian/build", "debian/repository", "debian/try", "container/build"]);
     check.args(["container/try", "cross/build", "cross/try", "release/older", "../release"]);
     told(&mut check);
 }
 
+/// Runs a script of the Debian package on the system in a folder.
+fn maintained(root: &Path, script: &str, arguments: &[&str]) -> String {
+    let script = packaging().join("debian").join(script);
+    // One that didn't look would do it to this computer.
+    assert!(fs::read_to_string(&script).unwrap().contains("\nroot=${DPKG_ROOT:-}\n"), "{script:?}");
+    told(Command::new("sh").arg(script).args(arguments).env("DPKG_ROOT", root)).unwrap()
+}
+
+/// Purges a system that has these files and no others of Braid's: what is left of them, and what
+/// was said.
+fn purged(files: &[(&str, &str)]) -> (Vec<String>, String) {
+    let root = tempfile::tempdir().unwrap();
+    for (file, content) in files {
+        let file = root.path().join(&file[1..]);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, content).unwrap();
+    }
+    let said = maintained(root.path(), "braid.postrm", &["purge"]);
+    let is_left = |file: &str| root.path().join(&file[1..]).exists();
+    let folders = ["/etc/braid", "/var/lib/braid"];
+    let all = files.iter().map(|(file, _)| *file).chain(folders);
+    (all.filter(|file| is_left(file)).map(str::to_owned).collect(), said)
+}
+
+#[test]
+fn what_was_enabled_is_so_again_when_the_package_comes_back() {
+    let root = tempfile::tempdir().unwrap();
+    let wants = root.path().join("etc/systemd/system/timers.target.wants");
+    fs::create_dir_all(&wants).unwrap();
+    let link = wants.join("braid-pool-scrub@x.timer");
+    let unit = Path::new("/etc/systemd/system/braid-pool-scrub@x.timer");
+    symlink(unit, &link).unwrap();
+    let others = wants.join("others.timer");
+    symlink("/usr/lib/systemd/system/others.timer", &others).unwrap();
+    maintained(root.path(), "braid.postrm", &["remove"]);
+    assert!(link.symlink_metadata().is_err() && others.is_symlink());
+    maintained(root.path(), "braid.postinst", &["configure", "0.1.0"]);
+    assert_eq!(fs::read_link(&link).unwrap(), unit);
+    // Once: who disables it after that isn't overruled by the next upgrade.
+    fs::remove_file(&link).unwrap();
+    maintained(root.path(), "braid.postinst", &["configure", "0.1.0"]);
+    assert!(link.symlink_metadata().is_err());
+}
+
+#[test]
+fn purging_keeps_whatever_opens_encrypted_disks_and_backups() {
+    const KEY: &str = "0123-4567-89AB-CDEF-GHJK-MNPQ-RSTV-WXYZ\n";
+    let kept = [
+        ("/etc/braid/keys/data.key", KEY),
+        ("/etc/braid/backup.key", "a word that somebody chose"),
+        ("/etc/braid/my keys/second.key", KEY),
+        // Others are nobody's but for who names them.
+        ("/etc/braid/disks.bin", "some bytes"),
+        ("/etc/braid/third.bin", "some bytes"),
+        ("/var/lib/braid/pools/.headers/data/3f3f", "LUKS\u{ba}\u{be} and so on"),
+        ("/var/lib/braid/pools/data/journal", "{}"),
+    ];
+    let gone = [
+        ("/etc/braid/braid.toml", "[interface]"),
+        ("/etc/braid/home.key", "6Jq0kq4cD7Yw6cJ0Q0G1m0i5m1W6Vd3h8o2y1sX9bE8="),
+        ("/etc/braid/backup.env", "AWS_ACCESS_KEY_ID=x"),
+        ("/var/lib/braid/history.db", "LU"),
+        ("/var/lib/braid/pools/data/1.done", "{}"),
+        ("/etc/systemd/system/braid-pool-backup@x.service", "ExecStart=x --key /etc/braid/third.bin"),
+    ];
+    let others = [("/etc/crypttab", "luks-a /dev/sda /etc/braid/disks.bin luks\n")];
+    let all: Vec<_> = kept.iter().chain(&gone).chain(&others).copied().collect();
+    let (left, said) = purged(&all);
+    let mut wanted: Vec<_> = kept.iter().chain(&others).map(|(file, _)| *file).collect();
+    wanted.extend(["/etc/braid", "/var/lib/braid"]);
+    assert_eq!(left, wanted, "{said}");
+    for (file, _) in kept {
+        assert!(said.lines().any(|line| line.trim() == file), "{file} isn't named:\n{said}");
+    }
+    assert!(!said.contains("home.key") && said.contains("rm -r /etc/braid"), "{said}");
+    // Where nothing is encrypted all of it goes, without a word.
+    assert_eq!(purged(&gone), (vec![], String::new()));
+}
+
 /// As OpenWrt's apk takes versions: numbers with dots, and the package's release as `-r1`.
 #[test]
 fn packages_have_the_version_of_the_program() {
-    let read = |file: &str| std::fs::read_to_string(packaging().join(file)).unwrap();
+    let read = |file: &str| fs::read_to_string(packaging().join(file)).unwrap();
     let makefile = read("openwrt/braid/Makefile");
     let variable = |name: &str| {
         let line = makefile.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(":="));
