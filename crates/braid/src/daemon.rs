@@ -2,8 +2,8 @@
 //! of links that an engine of the kernel joins (`group`).
 //!
 //! The *data plane* moves packets; the *reconciler* owns the config and keeps
-//! devices, sockets and routes as the config and the host's links want them; the main
-//! thread serves the control socket and waits for the end. A thread that fails is
+//! devices, sockets and routes as the config and the host's links want them; `braid-control`
+//! serves the control socket; the main thread brings all up and waits for the end. A thread that fails is
 //! started again or ends the daemon in good order ([`Ending`]); none is just gone.
 
 mod beat;
@@ -73,6 +73,7 @@ use braid_linux::netlink::Netlink;
 use braid_linux::sd::ServiceManager;
 use braid_runtime::Runtime;
 use control::RunningTunnel;
+use data_channel::Pulse;
 use egress::HostNetwork;
 use ending::Ending;
 use group::RunningGroup;
@@ -284,6 +285,11 @@ trait Running: Send + Sync + 'static {
     /// Serves metrics by TCP, where it has some.
     fn serve_metrics(self: &Arc<Self>, _listener: TcpListener, _stopped: watch::Receiver<bool>) {}
 
+    /// Tells whether what carries the packets still turns; none where the kernel does.
+    fn pulse(&self) -> Option<Pulse> {
+        None
+    }
+
     /// Takes everything down; blocking.
     fn stop(&self) -> Result<(), DaemonError>;
 
@@ -337,7 +343,8 @@ async fn live<T: Running>(
     manager.ready();
     tracing::info!(interface = name, "up");
 
-    wait_for_the_end(&manager, &ending, &claim, &mut signals, &mut serving).await;
+    let watchdog = Watchdog { manager: &manager, pulse: running.pulse() };
+    wait_for_the_end(watchdog, &ending, &claim, &mut signals, &mut serving).await;
 
     if ending.is_restart() && !signals.ask_in_time().await {
         manager.reloading();
@@ -458,14 +465,37 @@ const FORGET_ASKERS: Duration = Duration::from_secs(5);
 /// Without a watchdog nobody needs a sign of life.
 const NO_WATCHDOG: Duration = Duration::from_secs(3600);
 
+/// Signs of life for the service manager, which ends what gives none.
+struct Watchdog<'a> {
+    manager: &'a ServiceManager,
+    pulse: Option<Pulse>,
+}
+
+impl Watchdog<'_> {
+    fn interval(&self) -> Duration {
+        self.manager.watchdog_interval().unwrap_or(NO_WATCHDOG)
+    }
+
+    fn tell(&mut self) {
+        if self.pulse.as_mut().is_none_or(Pulse::beats) {
+            self.manager.alive();
+        } else {
+            tracing::error!(
+                "the data plane stands still: the service manager, which begins it anew, isn't \
+                 told that it is alive"
+            );
+        }
+    }
+}
+
 async fn wait_for_the_end(
-    manager: &ServiceManager,
+    mut watchdog: Watchdog<'_>,
     ending: &Ending,
     claim: &Claim,
     signals: &mut Signals,
     serving: &mut JoinHandle<io::Result<()>>,
 ) {
-    let mut alive = tokio::time::interval(manager.watchdog_interval().unwrap_or(NO_WATCHDOG));
+    let mut alive = tokio::time::interval(watchdog.interval());
     let mut askers = tokio::time::interval(FORGET_ASKERS);
     loop {
         tokio::select! {
@@ -480,7 +510,7 @@ async fn wait_for_the_end(
                 });
                 return;
             }
-            _ = alive.tick() => manager.alive(),
+            _ = alive.tick() => watchdog.tell(),
             _ = askers.tick() => claim.forget_askers(),
         }
     }

@@ -118,7 +118,10 @@ fn purging_keeps_whatever_opens_encrypted_disks_and_backups() {
         ("/etc/braid/backup.env", "AWS_ACCESS_KEY_ID=x"),
         ("/var/lib/braid/history.db", "LU"),
         ("/var/lib/braid/pools/data/1.done", "{}"),
-        ("/etc/systemd/system/braid-pool-backup@x.service", "ExecStart=x --key /etc/braid/third.bin"),
+        (
+            "/etc/systemd/system/braid-pool-backup@x.service",
+            "ExecStart=x --key /etc/braid/third.bin",
+        ),
     ];
     let others = [("/etc/crypttab", "luks-a /dev/sda /etc/braid/disks.bin luks\n")];
     let all: Vec<_> = kept.iter().chain(&gone).chain(&others).copied().collect();

@@ -1,5 +1,5 @@
 use super::bell::Bell;
-use super::data_channel::{Command, DataPlaneHandle, Setup, data_channel};
+use super::data_channel::{Command, DataPlaneHandle, Pulse, Setup, data_channel};
 use super::ending::{Ending, last_words};
 use super::endpoints::EndpointResolver;
 use super::enrolments::Enrolments;
@@ -225,6 +225,10 @@ impl Running for RunningTunnel {
 
     fn serve_metrics(self: &Arc<Self>, listener: TcpListener, stopped: watch::Receiver<bool>) {
         tokio::spawn(server::serve_metrics(listener, self.clone(), until_stopped(stopped)));
+    }
+
+    fn pulse(&self) -> Option<Pulse> {
+        Some(self.data_plane.pulse())
     }
 
     /// Tells why the data plane ended, if it did so by itself.

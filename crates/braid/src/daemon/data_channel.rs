@@ -215,6 +215,11 @@ impl DataPlaneHandle {
         self.published.latest()
     }
 
+    /// Tells from now on whether the data plane still turns.
+    pub fn pulse(&self) -> Pulse {
+        Pulse { published: self.published.clone(), seen: None }
+    }
+
     /// Commands of who doesn't keep the data plane running.
     pub fn commands(&self) -> Weak<Sender<Command>> {
         Arc::downgrade(&self.commands)
@@ -223,6 +228,24 @@ impl DataPlaneHandle {
     /// Has this wake whoever acts on news, the first that asks for it.
     pub fn wake_on_news(&self, waker: Waker) {
         let _ = self.published.0.waker.set(waker);
+    }
+}
+
+/// Whether the data plane still turns. The bridge publishes a snapshot some times a second, made of
+/// what each worker answered: while one stands still, or the bridge does, no other one comes.
+pub struct Pulse {
+    published: Published,
+    seen: Option<Arc<Snapshot>>,
+}
+
+impl Pulse {
+    /// Whether it has turned since the last call; to be called no more often than some times in ten
+    /// seconds.
+    pub fn beats(&mut self) -> bool {
+        let latest = self.published.latest();
+        let stands_still = self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &latest));
+        self.seen = Some(latest);
+        !stands_still
     }
 }
 

@@ -1,6 +1,6 @@
 //! A running group: links that an engine of the kernel joins. One thread, the
-//! reconciler, sets it up, follows the host's network and watches the links; the
-//! main thread serves the control socket.
+//! reconciler, sets it up, follows the host's network and watches the links;
+//! `braid-control` serves the control socket.
 
 mod observe;
 mod proxy;

@@ -10,6 +10,7 @@ use crate::own_mounts::{in_own_mounts, mount};
 use crate::world::{CARRIES_ALL, INSIDE_V4, Tunnel, World, link};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -54,6 +55,10 @@ const NO_EVENTS: Fault =
     fault("epoll_create1,epoll_ctl,eventfd2,timerfd_create", "ENOMEM", "Cannot allocate memory");
 const NO_WATCHING: Fault = fault("epoll_ctl", "ENOMEM", "Cannot allocate memory");
 const NO_CONTROL: Fault = fault("ioctl", "ENOMEM", "Cannot allocate memory");
+
+/// Such a call takes longer than any test.
+const NO_RETURN: Fault =
+    fault("epoll_wait,epoll_pwait,epoll_pwait2", "EINTR:delay_enter=600s", "Interrupted");
 
 /// The device is there, and gives nothing.
 const NO_PACKETS: Fault =
@@ -139,6 +144,36 @@ fn a_device_that_can_not_be_read_for_a_moment_ends_nothing() {
         assert_eq!(world.home.has_ended(), None);
         world.home.stop();
         assert_eq!(settings(world), before, "nothing is left behind");
+    });
+}
+
+/// Its control socket answers all the while.
+#[test]
+fn of_a_worker_that_stands_still_the_service_manager_is_not_told_that_it_lives() {
+    in_a_world(&["cable"], |world| {
+        let path = world.scratch.path().join("notify");
+        let manager = UnixDatagram::bind(&path).unwrap();
+        manager.set_nonblocking(true).unwrap();
+        let signs = || {
+            let mut word = [0; 200];
+            let words =
+                std::iter::from_fn(|| manager.recv(&mut word).ok().map(|len| word[..len].to_vec()));
+            words.filter(|word| word == b"WATCHDOG=1").count()
+        };
+        let four_seconds = ("WATCHDOG_USEC", "4000000".into());
+        world.home.set_environment(vec![("NOTIFY_SOCKET", path.into()), four_seconds]);
+        world.home.start();
+        world.home.wait_until("it is told", || signs() > 0);
+        let injection = Injection::into_thread(world.home.process(), "braid-data", NO_RETURN);
+        world.home.wait_until("it is seen", || world.home.log().contains("stands still"));
+        // Told before.
+        signs();
+        std::thread::sleep(Duration::from_secs(5));
+        assert_eq!(signs(), 0);
+        world.home.braid_ok(&["status"]);
+        drop(injection);
+        world.home.wait_until("it is told again", || signs() > 0);
+        world.home.stop();
     });
 }
 
