@@ -2,9 +2,10 @@
 //! of links that an engine of the kernel joins (`group`).
 //!
 //! The *data plane* moves packets; the *reconciler* owns the config and keeps
-//! devices, sockets and routes as the config and the host's links want them; `braid-control`
-//! serves the control socket; the main thread brings all up and waits for the end. A thread that fails is
-//! started again or ends the daemon in good order ([`Ending`]); none is just gone.
+//! devices, sockets and routes as the config and the host's links want them;
+//! `braid-control` serves the control socket; the main thread brings all up and waits
+//! for the end. A thread that fails is started again or ends the daemon in good order
+//! ([`Ending`]); none is just gone.
 
 mod beat;
 mod bell;

@@ -39,7 +39,7 @@ fn shellcheck_finds_nothing_in_the_scripts() {
     let mut check = Command::new("shellcheck");
     // busybox's shell is ash, which dash is, too; includes are found where the scripts are.
     check.args(["-s", "dash", "-x"]).current_dir(openwrt.join("braid/files"));
-    check.args(["braid.init", "braid.proto", "braid.defaults", "forms.sh"]);
+    check.args(["braid.init", "braid.proto", "braid.defaults", "braid.hotplug", "forms.sh"]);
     check.args(
         ["run", "uci", "functions.sh", "netifd-proto.sh"].map(|it| format!("../../test/{it}")),
     );

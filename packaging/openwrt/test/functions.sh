@@ -16,6 +16,22 @@ config_get_bool() {
 	esac
 }
 
+# VARIABLE SECTION OPTION
+config_get() {
+	local value
+	value=$(uci -q get "$_package.$2.$3") || value=
+	eval "$1=\$value"
+}
+
+# FUNCTION TYPE
+config_foreach() {
+	local section
+	sed -n "s/^config $2 '\(.*\)'/\1/p" "$BRAID_ROOT/etc/config/$_package" |
+		while read -r section; do
+			"$1" "$section"
+		done
+}
+
 rc_common() {
 	case $1 in
 	start)
