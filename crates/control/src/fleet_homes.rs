@@ -2,6 +2,7 @@
 //! registry is gone, and begins with them.
 
 use crate::config::{Cap, Config, Enrolment, KeyFile, Name, Peer, Prefix};
+use crate::state_file;
 use braid_handshake::PublicKey;
 use braid_units::Rate;
 use serde::{Deserialize, Serialize};
@@ -50,6 +51,8 @@ pub struct FleetHome {
 /// from an old snapshot, the concentrators write what they have into it again first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
+/// Of the file.
+const VERSION: u32 = 1;
 /// Only root's: there are secrets in it.
 const MODE: u32 = 0o600;
 
@@ -73,7 +76,7 @@ impl FleetHomes {
         match std::fs::read(file) {
             Ok(text) => {
                 let mut read = none;
-                read.know(serde_json::from_slice(&text).map_err(io::Error::from)?);
+                read.know(state_file::from_json(VERSION, &text)?);
                 Ok(read)
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(none),
@@ -117,7 +120,7 @@ impl FleetHomes {
                 braid_durable::replace(&self.secret_file(name), secret.as_bytes(), Some(MODE))?;
             }
         }
-        braid_durable::replace(file, &serde_json::to_vec_pretty(&homes)?, Some(MODE))?;
+        braid_durable::replace(file, &state_file::to_json(VERSION, &homes)?, Some(MODE))?;
         for name in self.homes.keys().filter(|name| !homes.contains_key(*name)) {
             braid_durable::remove(&self.secret_file(name))?;
         }

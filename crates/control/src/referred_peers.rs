@@ -2,6 +2,7 @@
 //! where none of its config's answers any more.
 
 use crate::config::{Config, Endpoint, Layer, Name, Peer};
+use crate::state_file;
 use braid_handshake::PublicKey;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ struct Entry {
     endpoints: Vec<String>,
 }
 
+/// Of the file.
+const VERSION: u32 = 1;
 /// Whoever has a name of the config gets another one, of these at the most.
 const NAMES_TRIED: u8 = 9;
 const LONGEST_NAME: usize = 32;
@@ -60,8 +63,7 @@ impl ReferredPeers {
     /// [`io::ErrorKind::InvalidData`] where they aren't right.
     pub fn parse(text: &[u8]) -> io::Result<ReferredPeers> {
         let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
-        let entries: Vec<Entry> =
-            serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        let entries: Vec<Entry> = state_file::from_json(VERSION, text)?;
         let key = |text: &str| text.parse::<PublicKey>().map_err(|e| damaged(e.to_string()));
         let mut all = BTreeMap::<PublicKey, Vec<ReferredPeer>>::new();
         for entry in entries {
@@ -97,7 +99,7 @@ impl ReferredPeers {
                 endpoints: peer.endpoints.iter().map(ToString::to_string).collect(),
             })
         });
-        Ok(serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?)
+        state_file::to_json(VERSION, entries.collect::<Vec<_>>())
     }
 
     /// Those that stand in for this concentrator are these from now on, and those of before that

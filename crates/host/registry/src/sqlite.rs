@@ -11,6 +11,9 @@ const BUSY: Duration = Duration::from_secs(3);
 /// "BRDR", so that another program's file isn't taken for ours.
 const APPLICATION: i32 = 0x4252_4452;
 
+/// Of the tables.
+const VERSION: i64 = 1;
+
 /// A store in a file, for the programs of one machine.
 pub struct Sqlite {
     connection: Connection,
@@ -22,7 +25,8 @@ impl Sqlite {
     /// Opens the file, or makes it.
     ///
     /// # Errors
-    /// The file can't be opened, is another program's, or others may read or change it.
+    /// The file can't be opened, is another program's or a newer Braid's, or others may read or
+    /// change it.
     pub fn open(file: &Path) -> Result<Sqlite, StoreError> {
         // There are secrets in it. What SQLite puts beside it has the same mode.
         let mut options = OpenOptions::new();
@@ -44,10 +48,19 @@ impl Sqlite {
             let file = file.display();
             return Err(StoreError::Foreign(format!("{file} is another program's database")));
         }
+        let version: i64 = connection
+            .pragma_query_value(None, "user_version", |row| row.get(0))
+            .map_err(unreachable(file))?;
+        if version > VERSION {
+            let file = file.display();
+            let why = format!("{file}: a newer braid wrote it (format {version}, not {VERSION})");
+            return Err(StoreError::Foreign(why));
+        }
         refuse_if_exposed(file)?;
         connection
             .execute_batch(&format!(
                 "PRAGMA journal_mode = WAL; PRAGMA application_id = {APPLICATION};
+                 PRAGMA user_version = {VERSION};
                  CREATE TABLE IF NOT EXISTS writer (id INTEGER PRIMARY KEY AUTOINCREMENT,
                      until_ms INTEGER NOT NULL) STRICT;
                  CREATE TABLE IF NOT EXISTS revision (last INTEGER NOT NULL) STRICT;

@@ -54,6 +54,18 @@ fn anothers_database_is_left_alone() {
 }
 
 #[test]
+fn what_a_newer_braid_wrote_is_left_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fleet.db");
+    drop(Sqlite::open(&file).unwrap());
+    let newer = rusqlite::Connection::open(&file).unwrap();
+    newer.pragma_update(None, "user_version", 2).unwrap();
+    drop(newer);
+    let Err(error) = Sqlite::open(&file) else { panic!("it was used") };
+    assert!(error.to_string().contains("a newer braid wrote it (format 2, not 1)"), "{error}");
+}
+
+#[test]
 fn etcd_keeps_what_a_store_promises() {
     let Some(cluster) = Cluster::start(1) else { return };
     keeps_its_promises(&|| Box::new(cluster.store()));
