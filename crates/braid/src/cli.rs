@@ -459,6 +459,7 @@ fn named_config(given: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
 
     /// Prints what its own command prints, so it has no `--json`.
     const PASSES_ON: &str = "braid lab vm";
@@ -512,6 +513,50 @@ mod tests {
             }
         }
         assert!(commands > 20, "only {commands} were found");
+    }
+
+    /// Its table is where people look for what there is.
+    #[test]
+    fn the_readme_has_a_row_for_every_command() {
+        let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
+        let readme = std::fs::read_to_string(readme).unwrap();
+        let (_, table) = readme.split_once("\n| command | does |\n").unwrap();
+        let rows = table.lines().take_while(|line| line.starts_with("| "));
+        let named: BTreeSet<String> = rows.skip(1).flat_map(commands_of_row).collect();
+        let mut tree = command_line();
+        tree.build();
+        let mut lacking = Vec::new();
+        for_each_leaf(&mut tree, "braid", &mut |name, _| {
+            if !named.contains(name) {
+                lacking.push(name.to_owned());
+            }
+        });
+        assert!(lacking.is_empty(), "no row has {lacking:?}");
+        for name in named {
+            let words = name.split(' ').skip(1);
+            let found =
+                words.clone().try_fold(&tree, |command, word| command.find_subcommand(word));
+            assert!(found.is_some(), "there is no {name}");
+        }
+    }
+
+    /// A row's first cell: `braid a b`, `c`, `d e` are `braid a b`, `braid a c`, `braid a d e`.
+    fn commands_of_row(row: &str) -> Vec<String> {
+        let cell = row.split(" | ").next().unwrap_or_default();
+        let mut group = Vec::new();
+        let mut commands = Vec::new();
+        for code in cell.split('`').skip(1).step_by(2) {
+            let is_name =
+                |word: &&str| word.bytes().all(|it| it.is_ascii_lowercase() || it == b'-');
+            let words = code.split(' ').take_while(is_name).map(str::to_owned);
+            let words: Vec<String> = match code.starts_with("braid ") {
+                true => words.collect(),
+                false => group.iter().cloned().chain(words).collect(),
+            };
+            commands.push(words.join(" "));
+            group = words[..words.len() - 1].to_vec();
+        }
+        commands
     }
 
     fn for_each_leaf(
