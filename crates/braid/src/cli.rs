@@ -521,8 +521,8 @@ mod tests {
         let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");
         let readme = std::fs::read_to_string(readme).unwrap();
         let (_, table) = readme.split_once("\n| command | does |\n").unwrap();
-        let rows = table.lines().take_while(|line| line.starts_with("| "));
-        let named: BTreeSet<String> = rows.skip(1).flat_map(commands_of_row).collect();
+        let rows = table.lines().skip(1).take_while(|line| line.starts_with("| "));
+        let named: BTreeSet<String> = rows.flat_map(commands_of_row).collect();
         let mut tree = command_line();
         tree.build();
         let mut lacking = Vec::new();

@@ -7,7 +7,7 @@ mod fleet_store;
 
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
-    unsafe { std::env::set_var("PATH", braid_disks::tool::search_path()) };
+    unsafe { std::env::set_var("PATH", braid_tool::search_path()) };
     // Started with none, files would be anybody's to write.
     braid_linux::confinement::tighten_umask(braid_linux::confinement::READABLE);
     cli::run()

@@ -16,13 +16,13 @@ mod next_hop;
 pub(crate) mod nftables;
 mod packet_log;
 mod qdisc;
-#[cfg(test)]
-mod requests;
 mod route;
 mod rule;
 mod set_elements;
 mod socket;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod wireguard;
 
 pub use address::Address;

@@ -36,11 +36,14 @@ fn examine_within(
     let deadline = Instant::now() + limit;
     let (tell, told) = mpsc::channel();
     let places = emptiness::places(size_bytes);
-    thread::spawn(move || {
+    let reader = thread::Builder::new().spawn(move || {
         // Who asked may have stopped waiting.
         places.into_iter().take_while(|place| tell.send(read(*place)).is_ok()).count();
     });
     emptiness::examine(size_bytes, |_| {
+        if let Err(error) = &reader {
+            return Reading::Unread { why: format!("there is no thread left to read it: {error}") };
+        }
         let left = deadline.saturating_duration_since(Instant::now());
         let late = || Reading::Unread { why: format!("the disk did not answer within {limit:?}") };
         told.recv_timeout(left).unwrap_or_else(|_| late())

@@ -253,7 +253,7 @@ fn refuse(connection: &mut Connection, error: Error) -> Result<(), Error> {
 const CHUNK: usize = LONGEST / 8;
 
 fn tell_manifest(connection: &mut Connection, folder: &Path) -> Result<(), Error> {
-    let _lives = connection.out.ping_while_silent();
+    let _lives = connection.out.ping_while_silent()?;
     let Manifest { lines, .. } = match manifest::read(folder, threads(), &AtomicU64::new(0)) {
         Ok(manifest) => manifest,
         Err(error) => return refuse(connection, error),
@@ -281,7 +281,7 @@ fn tell_stored(
     folder: &Path,
     read: Option<&[Uuid]>,
 ) -> Result<(), Error> {
-    let _lives = connection.out.ping_while_silent();
+    let _lives = connection.out.ping_while_silent()?;
     if archive::is_archive(folder) {
         let stored = match verify::look(folder, read, &AtomicU64::new(0)) {
             Ok(stored) => stored,

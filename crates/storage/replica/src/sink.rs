@@ -49,7 +49,7 @@ pub struct Received {
 /// The folder isn't fit for it, another is receiving there, the connection
 /// broke, or a stream can't be carried out.
 pub fn serve(connection: &mut Connection, folder: &Path, watch: &Watch) -> Result<Received, Error> {
-    let _lives = connection.out.ping_while_silent();
+    let _lives = connection.out.ping_while_silent()?;
     let outcome = receive_all(connection, folder, watch).map_err(|error| match error {
         Error::Io { error, .. } if is_full(&error) => ground::full(folder, None),
         error => error,

@@ -83,7 +83,7 @@ pub(crate) fn serve_choosing(
     anew: bool,
     choose: impl FnOnce() -> Result<Choice, Error>,
 ) -> Result<Report, Error> {
-    let _lives = connection.out.ping_while_silent();
+    let _lives = connection.out.ping_while_silent()?;
     let outcome = send_all(&mut connection, choose, options, anew);
     match &outcome {
         Ok(report) => {

@@ -83,7 +83,7 @@ pub fn start(host: &HostRoot, pool: &ObservedPool) -> Result<Running, ScrubError
             refuse_busy(pool)?;
             let program = Command::new("btrfs")
                 .args(["scrub", "start", "-B", "--", &at])
-                .env("PATH", tool::search_path())
+                .env("PATH", braid_tool::search_path())
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 .stderr(Stdio::null())

@@ -1,6 +1,8 @@
 //! Servers that backups go to, real ones, started on free ports of this computer; what goes wrong
 //! between; files that are hard to copy. For tests.
 
+#![forbid(unsafe_code)]
+
 mod locking;
 mod noise;
 mod odd_files;

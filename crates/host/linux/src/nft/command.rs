@@ -1,6 +1,5 @@
 //! The command `nft`.
 
-use crate::tool;
 use std::io;
 use std::process::Command;
 use std::time::Duration;
@@ -26,7 +25,7 @@ pub(super) fn nft(script: &str) -> io::Result<()> {
     let mut command = Command::new("nft");
     command.args(["-f", "-"]);
     let outcome =
-        tool::run(&mut command, script.as_bytes(), limit(script.len())).map_err(missing)?;
+        braid_tool::run(&mut command, script.as_bytes(), limit(script.len())).map_err(missing)?;
     match outcome.status.success() {
         true => Ok(()),
         false => Err(io::Error::other(format!("nft: {}", outcome.complaint()))),

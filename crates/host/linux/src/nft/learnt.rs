@@ -3,7 +3,6 @@
 use super::command::limit;
 use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
 use crate::netlink::{Netlink, SetElement, nftables, set_elements};
-use crate::tool;
 use braid_engines::{FirewallTable, nft_table};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -256,7 +255,7 @@ fn listed(like: &FirewallTable, now: Instant) -> BTreeMap<Place, BTreeMap<String
     let mut list = Command::new("nft");
     list.args(["--json", "list", "table", "inet", &nft_table(&like.interface)]);
     let limit = limit(like.ruleset.len());
-    let Ok(output) = tool::run(&mut list, b"", limit) else { return BTreeMap::new() };
+    let Ok(output) = braid_tool::run(&mut list, b"", limit) else { return BTreeMap::new() };
     known_in(&serde_json::from_slice(&output.stdout).unwrap_or_default(), now)
 }
 

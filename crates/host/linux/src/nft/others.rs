@@ -2,7 +2,7 @@
 //! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
 
 use super::command::{LIMIT, missing};
-use crate::{netlink, tool};
+use crate::netlink;
 use braid_engines::{Family, nft_table};
 use std::io;
 use std::process::Command;
@@ -42,7 +42,7 @@ pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
         let Some(family) = family_word(family).filter(|_| is_plain(&name)) else { continue };
         let mut list = Command::new("nft");
         list.args(["--terse", "list", "table", family, &name]);
-        let output = tool::run(&mut list, b"", LIMIT).map_err(missing)?;
+        let output = braid_tool::run(&mut list, b"", LIMIT).map_err(missing)?;
         found.extend(refusing_in(&String::from_utf8_lossy(&output.stdout), interface));
     }
     Ok(found)

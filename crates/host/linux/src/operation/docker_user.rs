@@ -1,7 +1,6 @@
 //! Rules in `DOCKER-USER`, the chain that Docker keeps for rules of others and asks
 //! before its own: Docker forwards nothing but its own.
 
-use crate::tool;
 use braid_engines::{Family, iptables};
 use std::io;
 use std::process::Command;
@@ -45,6 +44,6 @@ fn run(family: Family, action: &str, rule: &str) -> io::Result<Option<String>> {
     let mut command = Command::new(iptables(family));
     // Waits for others that change rules at the same time.
     command.args(["-w", "5", action, CHAIN]).args(rule.split(' '));
-    let outcome = tool::run(&mut command, b"", LIMIT)?;
+    let outcome = braid_tool::run(&mut command, b"", LIMIT)?;
     Ok((!outcome.status.success()).then(|| outcome.complaint()))
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Writes what ip(8), tc(8) and wg(8) ask of the kernel, as hexadecimal digits: a line
 # with "# " and the command, then the request. The requests of our own are compared
-# with them (src/netlink/requests.rs). The kernel need not have what is asked for.
+# with them (src/netlink/tests.rs). The kernel need not have what is asked for.
 #
 #   unshare -n sh capture.sh >captured.txt      as root, with strace, wg and cc
 set -eu

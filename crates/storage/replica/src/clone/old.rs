@@ -121,7 +121,7 @@ pub(crate) fn serve(
     work: CloneWork,
     only: Option<&Path>,
 ) -> Result<(), Error> {
-    let _lives = connection.out.ping_while_silent();
+    let _lives = connection.out.ping_while_silent()?;
     let place = |asked: &ExactPath| only.map_or_else(|| asked.clone(), ExactPath::from);
     let outcome = match work {
         CloneWork::Send { from, parts, limit } => {

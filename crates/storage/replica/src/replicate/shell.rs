@@ -74,7 +74,12 @@ impl Guard {
         let complaints = Arc::default();
         if let Some(stderr) = child.stderr.take() {
             let complaints = Arc::clone(&complaints);
-            thread::spawn(move || listen(stderr, &complaints));
+            let ear = thread::Builder::new().spawn(move || listen(stderr, &complaints));
+            if let Err(error) = ear {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(Error::Io { doing: format!("listening to {program}"), error });
+            }
         }
         let (Some(out), Some(incoming)) = (child.stdin.take(), child.stdout.take()) else {
             return Err(Error::Refused(format!("{program} has no input or output")));

@@ -56,7 +56,7 @@ fn send_from_where_it_stopped(
     if options.estimate {
         // Only for the display, so it neither delays nor fails anything.
         let (snapshot, watch) = (snapshot.clone(), Arc::clone(&options.watch));
-        thread::spawn(move || {
+        let _ = thread::Builder::new().spawn(move || {
             if let Ok(estimate) = kernel::estimate(&snapshot, &order) {
                 watch.expected.store(estimate, Ordering::Relaxed);
             }

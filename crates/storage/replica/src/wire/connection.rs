@@ -151,11 +151,14 @@ impl Outgoing {
     }
 
     /// From now on the other end hears something every few seconds, however busy this one is.
-    pub fn ping_while_silent(&self) -> Pinger {
+    ///
+    /// # Errors
+    /// There is no thread left for it.
+    pub fn ping_while_silent(&self) -> Result<Pinger, Error> {
         let ended = Arc::new((Mutex::new(false), Condvar::new()));
         let pinger = Pinger { ended: Arc::clone(&ended) };
         let (to, sent) = (Arc::clone(&self.to), Arc::clone(&self.sent));
-        thread::spawn(move || {
+        let ping = move || {
             let mut last = sent.load(Ordering::Relaxed);
             while !is_over(&ended) {
                 let now = sent.load(Ordering::Relaxed);
@@ -167,8 +170,10 @@ impl Outgoing {
                     to.ping();
                 }
             }
-        });
-        pinger
+        };
+        let started = thread::Builder::new().spawn(ping);
+        let failed = |error| Error::Io { doing: "starting a thread that pings".to_owned(), error };
+        started.map(|_| pinger).map_err(failed)
     }
 
     /// Bytes sent so far, with what frames them.

@@ -1,7 +1,7 @@
 //! Programs, run without a shell.
 
-use braid_disks::tool::search_path;
 use braid_pool::step::Argv;
+use braid_tool::search_path;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
