@@ -2,11 +2,13 @@
 //! servers, and none is left half when an end goes.
 
 use crate::inbound::world_with_lan;
-use crate::world::{World, assert_unchanged, settled_state};
+use crate::world::{World, assert_unchanged, settled_state, sh};
 use braid_linux::netns::NetNs;
 use std::cell::Cell;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 /// Where servers are in the Internet.
@@ -103,6 +105,71 @@ fn expect_reset(stream: &mut TcpStream) {
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let outcome = stream.read(&mut [0]).map_err(|error| error.kind());
     assert_eq!(outcome, Err(ErrorKind::ConnectionReset));
+}
+
+/// What servers are told, and how it ended; they answer with `answer` first, whose end they tell
+/// right away.
+fn listens(
+    namespace: &NetNs,
+    address: &str,
+    answer: &'static [u8],
+    pause: Duration,
+) -> Receiver<(Vec<u8>, Option<ErrorKind>)> {
+    let listener = namespace.run(|| TcpListener::bind(address).unwrap()).unwrap();
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        while let Ok((mut stream, _)) = listener.accept() {
+            let _ = stream.write_all(answer);
+            let _ = stream.shutdown(Shutdown::Write);
+            stream.set_read_timeout(Some(LIMIT)).unwrap();
+            let _ = tell.send(slowly(&mut stream, pause));
+        }
+    });
+    told
+}
+
+/// Reads all that comes, with pauses.
+fn slowly(stream: &mut TcpStream, pause: Duration) -> (Vec<u8>, Option<ErrorKind>) {
+    let (mut all, mut buffer) = (Vec::new(), vec![0; 50_000]);
+    loop {
+        match stream.read(&mut buffer) {
+            Ok(0) => return (all, None),
+            Ok(length) => all.extend_from_slice(&buffer[..length]),
+            Err(error) => return (all, Some(error.kind())),
+        }
+        std::thread::sleep(pause);
+    }
+}
+
+const MUCH: usize = 2_000_000;
+
+/// Says much, and resets as soon as its network has it all.
+fn says_much_and_resets(mut stream: TcpStream, _: IpAddr) {
+    stream.write_all(&vec![7; MUCH]).unwrap();
+    let mut unsent: libc::c_int = 1;
+    while unsent > 0 {
+        // SAFETY: the request writes one int.
+        assert_eq!(0, unsafe { libc::ioctl(stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut unsent) });
+    }
+    let _ = socket2::Socket::from(stream).set_linger(Some(Duration::ZERO));
+}
+
+/// Says something without an end.
+fn pours(mut stream: TcpStream, _: IpAddr) {
+    while stream.write_all(&[7; 65536]).is_ok() {}
+}
+
+/// The largest receive buffer of connections with the server's `port`.
+fn receive_buffer(namespace: &NetNs, port: u16) -> u64 {
+    let said = sh(namespace, &format!("ss -tmnHO state established dport {port}"));
+    let sizes = said.split(",rb").skip(1);
+    let sizes = sizes.map(|rest| rest.split(',').next().unwrap().parse::<u64>().unwrap());
+    sizes.max().unwrap_or_else(|| panic!("no buffers: {said}"))
+}
+
+fn counted(namespace: &NetNs, counter: &str) -> u64 {
+    let said = sh(namespace, &format!("nft list counter inet seen {counter}"));
+    said.split("packets ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
 }
 
 fn counter(world: &World, name: &str) -> u64 {
@@ -235,4 +302,161 @@ fn a_home_has_its_limit_of_connections() {
     open.pop();
     world.home.wait_until("there is room", || counter(&world, "open") == 19);
     hello(&mut connect(&lan, "192.0.2.1:22").unwrap()).unwrap();
+}
+
+#[test]
+fn a_busy_connection_gets_as_much_among_idle_ones_as_alone() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    serve(&world.internet, "192.0.2.1:22", speaks_first);
+    serve(&world.internet, "192.0.2.1:81", pours);
+    let download = || {
+        let mut stream = connect(&lan, "192.0.2.1:81").unwrap();
+        let mut buffer = vec![0; 1_000_000];
+        (0..60).for_each(|_| stream.read_exact(&mut buffer).unwrap());
+        [&world.home.namespace, &world.concentrator.namespace].map(|ns| receive_buffer(ns, 81))
+    };
+    let alone = download();
+    let mut idle: Vec<TcpStream> = Vec::new();
+    for _ in 0..150 {
+        let mut stream = connect(&lan, "192.0.2.1:22").unwrap();
+        stream.read_exact(&mut [0; 6]).unwrap();
+        idle.push(stream);
+    }
+    let among = download();
+    println!(
+        "receive buffers at home and concentrator: alone {alone:?}, among idle ones {among:?}"
+    );
+    assert!(alone.iter().all(|bytes| *bytes > 1 << 20), "{alone:?}");
+    assert!(among.iter().zip(alone).all(|(among, alone)| among * 2 >= alone), "{among:?}");
+    // Who has nothing to say for a while has small buffers.
+    let small = || receive_buffer(&world.home.namespace, 22) <= 16 << 10;
+    world.home.wait_until("idle ones have given back", small);
+    assert_eq!(counter(&world, "open"), idle.len() as u64);
+}
+
+#[test]
+fn what_came_before_an_end_or_a_reset_is_delivered_before_it() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    serve(&world.internet, "192.0.2.1:81", says_much_and_resets);
+    let pause = Duration::from_millis(3);
+    let told = listens(&world.internet, "192.0.2.1:82", b"bye", pause);
+    for from in [&lan, &world.home.namespace] {
+        let mut stream = connect(from, "192.0.2.1:81").unwrap();
+        let (all, end) = slowly(&mut stream, pause);
+        assert_eq!((all.len(), end), (MUCH, Some(ErrorKind::ConnectionReset)), "to the client");
+        // The server has ended its direction, which says nothing about the client's.
+        let mut stream = connect(from, "192.0.2.1:82").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        assert_eq!(answer, b"bye");
+        says_much_and_resets(stream, Ipv4Addr::LOCALHOST.into());
+        let (all, end) = told.recv_timeout(LIMIT).unwrap();
+        assert_eq!((all.len(), end), (MUCH, Some(ErrorKind::ConnectionReset)), "to the server");
+        let mut stream = connect(from, "192.0.2.1:82").unwrap();
+        stream.read_to_end(&mut answer).unwrap();
+        stream.write_all(b"and more").unwrap();
+        drop(stream);
+        assert_eq!(told.recv_timeout(LIMIT).unwrap(), (b"and more".to_vec(), None));
+    }
+    world.home.wait_until("all are closed", || counter(&world, "open") == 0);
+}
+
+#[test]
+fn a_connection_keeps_its_class_both_ways() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    for address in [V4, V6] {
+        serve(&world.internet, address, echo);
+    }
+    let count = |namespace: &NetNs, hook: &str, port: &str| {
+        let rules = ["ip", "ip6"].map(|ip| {
+            format!("tcp {port} 80 {ip} dscp cs1 meta length > 1000 counter name {ip}_seen;")
+        });
+        let text = format!(
+            "table inet seen {{\ncounter ip_seen {{ }}\ncounter ip6_seen {{ }}\n\
+             chain all_seen {{ type filter hook {hook} priority raw; {} }}\n}}",
+            rules.concat()
+        );
+        sh(namespace, &format!("nft '{text}'"));
+    };
+    count(&world.internet, "prerouting", "dport");
+    count(&world.home.namespace, "prerouting", "sport");
+    count(&lan, "prerouting", "sport");
+    let counts = || {
+        ["ip_seen", "ip6_seen"].map(|counter| {
+            [&world.internet, &world.home.namespace, &lan].map(|ns| counted(ns, counter))
+        })
+    };
+    for address in [V4, V6] {
+        assert!(ask(&lan, address, 100_000).is_ok());
+    }
+    assert_eq!(counts(), [[0; 3]; 2], "without a mark there is none");
+    // As routers mark what may wait.
+    sh(
+        &lan,
+        "nft 'table inet marks {\nchain out { type filter hook output priority mangle; ip dscp set cs1; ip6 dscp set cs1; }\n}'",
+    );
+    for address in [V4, V6] {
+        assert!(ask(&lan, address, 100_000).is_ok());
+    }
+    let marked = counts();
+    assert!(marked.iter().flatten().all(|packets| *packets > 1), "{marked:?}");
+}
+
+#[test]
+fn servers_that_are_hard_to_reach_are_reached_or_the_client_is_told() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    world.in_internet("ip route add blackhole 203.0.113.1; ip route add unreachable 203.0.113.2");
+    // A router's word is heard; without it the kernel asks for longer than this test waits.
+    expect_no_connection(&lan, "203.0.113.2:80");
+    world.concentrator.sh("echo 1 > /proc/sys/net/ipv4/tcp_syn_retries");
+    expect_no_connection(&lan, "203.0.113.1:80");
+    let far = &world.concentrator.status()["split_tcp"];
+    assert_eq!(far["unreachable"].as_u64(), Some(2));
+    // The last hop takes small packets only, and so does the LAN.
+    let server = NetNs::new().unwrap();
+    world
+        .internet
+        .run(|| braid_linux::netlink::Netlink::open()?.add_veth("last", "eth0", Some(&server)))
+        .unwrap()
+        .unwrap();
+    world.in_internet(
+        "ip link set last up; ip addr add 192.0.3.1/24 dev last
+         ip route change 192.0.3.0/24 dev last mtu lock 700",
+    );
+    sh(
+        &server,
+        "ip link set lo up; ip link set eth0 up; ip addr add 192.0.3.2/24 dev eth0
+         ip route add default via 192.0.3.1",
+    );
+    sh(&lan, "ip link set eth0 mtu 900");
+    serve(&server, "192.0.3.2:80", echo);
+    assert_eq!(ask(&lan, "192.0.3.2:80", MUCH).unwrap(), "198.51.100.1");
+    let path = world.concentrator.sh("ip route get 192.0.3.2");
+    assert!(path.contains("mtu 700"), "the concentrator knows it: {path}");
+    // A request with the first packet comes once (RFC 7413), in a connection as any other.
+    assert_eq!(ask_with_first_packet(&lan, "192.0.3.2:80"), b"198.51.100.1\nask");
+}
+
+fn ask_with_first_packet(namespace: &NetNs, address: &str) -> Vec<u8> {
+    let remote: SocketAddr = address.parse().unwrap();
+    let socket = namespace
+        .run(|| socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None))
+        .unwrap()
+        .unwrap();
+    let without_cookie: libc::c_int = 1;
+    // SAFETY: the pointer and the length describe a live int; 34 is TCP_FASTOPEN_NO_COOKIE
+    // (linux/tcp.h).
+    let set = unsafe {
+        let value = (&raw const without_cookie).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, 34, value, 4)
+    };
+    assert_eq!(set, 0);
+    let sent = socket.send_to_with_flags(b"ask", &remote.into(), libc::MSG_FASTOPEN).unwrap();
+    assert_eq!(sent, 3);
+    socket.shutdown(Shutdown::Write).unwrap();
+    let mut stream = TcpStream::from(socket);
+    stream.set_read_timeout(Some(LIMIT)).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    answer
 }

@@ -7,9 +7,9 @@ use braid_units::ByteSize;
 pub struct SplitTcp {
     /// Congestion control through the tunnel, as the kernel names it.
     pub congestion: String,
-    /// The most that one connection may have under way in the tunnel.
+    /// The most that one connection may have in one buffer.
     pub buffer: ByteSize,
-    /// The most that all may have.
+    /// The most that all of one home may have in all buffers.
     pub memory: ByteSize,
     /// Connections of one home at a time.
     pub connections: u32,
@@ -20,7 +20,7 @@ impl Default for SplitTcp {
         SplitTcp {
             congestion: "cubic".to_owned(),
             buffer: ByteSize::from_bytes(16 << 20),
-            memory: ByteSize::from_bytes(256 << 20),
+            memory: ByteSize::from_bytes(1 << 30),
             connections: 20_000,
         }
     }
@@ -58,7 +58,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Placed<Option<SplitTcp>> {
         section.wrong(
             "memory",
             format!("split_tcp.memory of {memory} is less than one connection's buffer, {buffer}"),
-            "leave it out for 256MiB",
+            "leave it out for 1GiB",
         );
     }
     let connections = section.integer("connections", 1..=1_000_000).unwrap_or(default.connections);

@@ -1,58 +1,273 @@
-/// Memory that connections are granted for their buffers: each a share of what is left, so
-/// that the first ones get all they can use and the last ones still something.
+//! How much memory connections may fill: small while they idle, as much as they can use while
+//! they are busy, and of one home never more than its share.
+//!
+//! The kernel's own sizing of buffers knows no bound but each connection's. Here every
+//! direction of a connection has a grant, which is divided among the socket it reads, what is
+//! between, and the socket it writes. A grant doubles where that many bytes passed that it might
+//! have been too small, up to half of what would be left without it (as in Choudhury and Hahne's
+//! dynamic thresholds, 1998: however many are busy, newcomers find as much as each of them has),
+//! and goes back when it isn't used any more.
+
+/// What a direction has while it idles, or while there is no more: enough for a packet or some
+/// to be taken.
+const IDLE: u64 = 16 << 10;
+/// What it has as soon as there is something to move: the first flight of 64 segments between
+/// the ends has room.
+const START: u64 = 512 << 10;
+/// A direction moved this part of its grant: it might have been too small, since the window is
+/// about a quarter of it (half is the receive buffer, of which the kernel announces half).
+const MIGHT_FILL: u64 = 4;
+/// A direction that in a period moved less than this part of its grant has no use for it, on
+/// roads of up to a second.
+const NO_USE: u64 = 16;
+
+/// Of eight parts of a home's memory those that busy directions have besides what idle ones
+/// have: however many are busy, new connections find room, and the other way around.
+const BUSY_PARTS: u64 = 3;
+/// A direction gets as its start at most this part of what is left: many begin at once.
+const BEGINNERS: u64 = 32;
+
+/// A home's share of memory.
 #[derive(Debug)]
-pub(crate) struct Budget {
+pub(crate) struct Share {
+    /// For what each direction has at least.
+    idle_left: u64,
+    /// For what some have more.
     left: u64,
-    /// No connection gets more.
+    /// No direction gets more.
     most: u64,
 }
 
-/// Each gets this at least: what Linux gives a new connection by itself (`tcp_rmem`,
-/// `tcp_wmem`). With so many connections that not even this is left, it is what they
-/// exceed their memory by.
-const LEAST: u64 = 128 << 10;
-/// A new connection gets this part of what is left.
-const PART: u64 = 8;
+/// What a direction of a connection may fill.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Grant {
+    bytes: u64,
+    /// Bytes moved in this period.
+    moved: u64,
+    /// Of these, those since it grew.
+    since: u64,
+}
 
-impl Budget {
-    pub(crate) fn new(memory: u64, most: u64) -> Self {
-        Budget { left: memory, most: most.max(LEAST) }
+impl Share {
+    /// All of a home's connections together get `memory`; a buffer of one at most `buffer`.
+    pub(crate) fn new(memory: u64, buffer: u64) -> Self {
+        let left = memory / 8 * BUSY_PARTS;
+        Share { idle_left: memory - left, left, most: buffer.saturating_mul(2).max(IDLE) }
     }
 
-    /// What the next connection gets, in bytes.
-    pub(crate) fn grant(&mut self) -> Grant {
-        let bytes = (self.left / PART).clamp(LEAST, self.most);
-        let counted = bytes.min(self.left);
-        self.left -= counted;
-        Grant { bytes, counted }
+    /// A new connection's grants, one for each direction; none where not even those of an idle
+    /// one are left.
+    pub(crate) fn open(&mut self) -> Option<[Grant; 2]> {
+        self.idle_left = self.idle_left.checked_sub(2 * IDLE)?;
+        Some([(); 2].map(|()| {
+            let mut grant = Grant { bytes: IDLE, moved: 0, since: 0 };
+            self.wake(&mut grant);
+            grant
+        }))
     }
 
     /// A connection has ended.
-    pub(crate) fn give_back(&mut self, grant: Grant) {
-        self.left += grant.counted;
+    pub(crate) fn close(&mut self, grants: [Grant; 2]) {
+        for mut grant in grants {
+            self.set(&mut grant, IDLE);
+            self.idle_left += IDLE;
+        }
+    }
+
+    /// An idle direction has something to move. Tells whether its grant is another now.
+    pub(crate) fn wake(&mut self, grant: &mut Grant) -> bool {
+        // It counts as used, or it would be gone before the first answer.
+        grant.moved += 1;
+        let wanted = START.min(self.most).min(self.left / BEGINNERS);
+        grant.is_idle() && self.set(grant, wanted.max(IDLE))
+    }
+
+    /// A direction has moved some bytes. Tells whether its grant is another now.
+    pub(crate) fn moved(&mut self, grant: &mut Grant, bytes: u64) -> bool {
+        grant.moved = grant.moved.saturating_add(bytes);
+        grant.since = grant.since.saturating_add(bytes);
+        if grant.since < grant.bytes / MIGHT_FILL {
+            return false;
+        }
+        grant.since = 0;
+        let wanted = (2 * grant.bytes).min(self.most).min(self.fair(grant));
+        // Hardly more isn't worth the system calls.
+        wanted > grant.bytes + grant.bytes / 4 && self.set(grant, wanted)
+    }
+
+    /// A period has passed. `held` tells how many bytes are on their way in the buffers.
+    /// Tells whether the grant is another now.
+    pub(crate) fn period(&mut self, grant: &mut Grant, held: impl FnOnce() -> u64) -> bool {
+        let moved = std::mem::take(&mut grant.moved);
+        grant.since = 0;
+        let wanted = match moved {
+            0 => IDLE,
+            _ if moved < grant.bytes / NO_USE || self.left < grant.bytes / 2 => grant.bytes / 2,
+            _ => return false,
+        };
+        if grant.is_idle() {
+            return false;
+        }
+        // What stands in a buffer takes memory, whatever was granted: the kernel counts up to
+        // twice the bytes, and there are two buffers.
+        let wanted = wanted.max(held().saturating_mul(4)).max(IDLE);
+        wanted < grant.bytes && self.set(grant, wanted)
+    }
+
+    /// Up to what a direction's grant may grow.
+    fn fair(&self, grant: &Grant) -> u64 {
+        (self.left + grant.bytes - IDLE) / 2
+    }
+
+    fn set(&mut self, grant: &mut Grant, bytes: u64) -> bool {
+        self.left = self.left + grant.bytes - bytes;
+        std::mem::replace(&mut grant.bytes, bytes) != bytes
     }
 }
 
-/// What a connection may use.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Grant {
-    pub(crate) bytes: u64,
-    counted: u64,
+impl Grant {
+    pub(crate) fn is_idle(&self) -> bool {
+        self.bytes <= IDLE
+    }
+
+    /// Bytes of the receive buffer of the socket that is read.
+    pub(crate) fn receive(&self) -> u64 {
+        self.bytes / 2
+    }
+
+    /// Bytes that are read at a time, and kept if they can't be written: of `most` at most.
+    pub(crate) fn chunk(&self, most: usize) -> usize {
+        usize::try_from(self.bytes / 8).map_or(most, |chunk| chunk.min(most))
+    }
+
+    /// Bytes of the send buffer of the socket that is written, beside chunks of `most`.
+    pub(crate) fn send(&self, most: usize) -> u64 {
+        self.bytes / 2 - self.chunk(most) as u64
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const MEMORY: u64 = 1 << 30;
+    const BUFFER: u64 = 16 << 20;
+
+    fn total(open: &[[Grant; 2]]) -> u64 {
+        open.iter().flatten().map(|grant| grant.bytes).sum()
+    }
+
+    /// Moves much by a connection until its grant is as large as it gets.
+    fn fill(share: &mut Share, grant: &mut Grant) -> u64 {
+        while share.moved(grant, 1 << 20) || grant.since > 0 {}
+        grant.bytes
+    }
+
     #[test]
-    fn the_first_get_much_and_all_together_no_more_than_there_is() {
-        let mut budget = Budget::new(256 << 20, 16 << 20);
-        let grants: Vec<Grant> = (0..20_000).map(|_| budget.grant()).collect();
-        assert_eq!((grants[0].bytes, grants[1].bytes), (16 << 20, 16 << 20));
-        assert!(grants.windows(2).all(|pair| pair[0].bytes >= pair[1].bytes));
-        assert_eq!(grants[19_999].bytes, LEAST);
-        assert!(grants.iter().map(|grant| grant.counted).sum::<u64>() <= 256 << 20);
-        grants.into_iter().for_each(|grant| budget.give_back(grant));
-        assert_eq!(budget.left, 256 << 20);
+    fn whatever_connections_do_they_have_no_more_than_there_is() {
+        for seed in 1..=20u64 {
+            let memory = [MEMORY, 8 << 20, 3 << 20, 100_000][seed as usize % 4];
+            let mut share = Share::new(memory, BUFFER);
+            let (mut open, mut random) = (Vec::<[Grant; 2]>::new(), seed);
+            let (mut refused, mut grew) = (0, 0);
+            for _ in 0..3_000 {
+                random ^= random << 13;
+                random ^= random >> 7;
+                random ^= random << 17;
+                let which = (random >> 8) as usize % open.len().max(1);
+                let bytes = 1 << ((random >> 40) % 26);
+                match (random % 8, open.get_mut(which)) {
+                    (0..=1, _) => match share.open() {
+                        Some(grants) => open.push(grants),
+                        None => refused += 1,
+                    },
+                    (2, Some(_)) => share.close(open.swap_remove(which)),
+                    (3, Some(grants)) => {
+                        share.period(&mut grants[0], || bytes);
+                        share.period(&mut grants[1], || 0);
+                    }
+                    (_, Some([up, down])) => {
+                        share.wake(up);
+                        grew += usize::from(share.moved(down, bytes));
+                    }
+                    (_, None) => {}
+                }
+                let taken = total(&open);
+                assert_eq!(taken + share.left + share.idle_left, memory, "seed {seed}");
+                assert!(open.iter().flatten().all(|it| (IDLE..=2 * BUFFER).contains(&it.bytes)));
+            }
+            assert_eq!(grew > 0, memory > 100_000);
+            assert_eq!(refused > 0, memory < MEMORY, "{memory}");
+            open.into_iter().for_each(|grants| share.close(grants));
+            assert_eq!(share.left + share.idle_left, memory);
+        }
+    }
+
+    #[test]
+    fn a_busy_one_among_many_idle_gets_as_much_as_alone() {
+        let mut share = Share::new(MEMORY, BUFFER);
+        let mut alone = share.open().unwrap();
+        assert_eq!(fill(&mut share, &mut alone[1]), 2 * BUFFER);
+        share.close(alone);
+        let mut idle = Vec::new();
+        // Each was busy for a while, and its client has gone to the next.
+        for _ in 0..10_000 {
+            let mut grants = share.open().unwrap();
+            fill(&mut share, &mut grants[1]);
+            for grant in &mut grants {
+                share.period(grant, || 0);
+                share.period(grant, || 0);
+            }
+            idle.push(grants);
+        }
+        assert!(idle.iter().flatten().all(Grant::is_idle));
+        let mut busy = share.open().unwrap();
+        assert_eq!(fill(&mut share, &mut busy[1]), 2 * BUFFER);
+        // As many as the config allows can be there.
+        idle.extend((10_001..20_000).map(|_| share.open().unwrap()));
+    }
+
+    #[test]
+    fn those_that_are_busy_get_about_the_same() {
+        let mut share = Share::new(64 << 20, BUFFER);
+        let mut busy: Vec<_> = (0..2).map(|_| share.open().unwrap()).collect();
+        let go_on = |busy: &mut Vec<[Grant; 2]>, share: &mut Share| {
+            for _ in 0..20 {
+                for [_, down] in busy.iter_mut() {
+                    share.moved(down, 32 << 20);
+                }
+                for grant in busy.iter_mut().flatten() {
+                    share.period(grant, || 0);
+                }
+            }
+        };
+        go_on(&mut busy, &mut share);
+        busy.extend((0..30).map(|_| share.open().unwrap()));
+        go_on(&mut busy, &mut share);
+        let sizes: Vec<u64> = busy.iter().map(|[_, down]| down.bytes).collect();
+        let (least, most) = (sizes.iter().min().unwrap(), sizes.iter().max().unwrap());
+        assert!(*least >= 256 << 10 && most / least <= 4, "{sizes:?}");
+    }
+
+    #[test]
+    fn what_stands_in_buffers_stays_counted() {
+        let mut share = Share::new(MEMORY, BUFFER);
+        let mut stuck = share.open().unwrap();
+        fill(&mut share, &mut stuck[1]);
+        for _ in 0..10 {
+            share.period(&mut stuck[1], || 3 << 20);
+        }
+        assert_eq!(stuck[1].bytes, 12 << 20);
+        assert!(share.period(&mut stuck[1], || 0) && stuck[1].is_idle());
+    }
+
+    #[test]
+    fn the_parts_of_a_grant_are_no_more_than_all() {
+        for bytes in [IDLE, START, 2 * BUFFER, 1 << 31] {
+            let grant = Grant { bytes, moved: 0, since: 0 };
+            let chunk = grant.chunk(256 << 10);
+            assert!(chunk >= 2048 && chunk <= 256 << 10);
+            assert_eq!(grant.receive() + grant.send(256 << 10) + chunk as u64, bytes);
+        }
     }
 }

@@ -35,9 +35,9 @@ pub struct Settings {
     pub outer_mark: u32,
     /// Congestion control toward the tunnel, as the kernel names it.
     pub congestion: String,
-    /// The most that a connection may have under way in the tunnel, in bytes.
+    /// The most that a connection may have in one buffer, in bytes.
     pub buffer: u64,
-    /// The most of it that all connections together are granted, in bytes.
+    /// The most that all connections of one home may have in buffers, in bytes.
     pub memory: u64,
     /// Connections of one home at a time.
     pub connections: usize,

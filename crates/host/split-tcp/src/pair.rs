@@ -1,12 +1,22 @@
 //! A split connection: two sockets, and what is on its way between them.
 
-use crate::budget::Grant;
+use crate::budget::{Grant, Share};
 use crate::counters::Counters;
 use crate::homes::Home;
-use crate::relay::{Relay, Stopped};
-use crate::sockets::Route;
+use crate::relay::{CHUNK, Relay, Stopped};
+use crate::sockets::{self, Class, Route};
 use socket2::Socket;
 use std::io::{self, Read};
+use std::time::{Duration, Instant};
+
+/// How long the other end of a connection that was reset is given for each bit of what came
+/// before, until it is reset without having it all.
+const STANDS_STILL: Duration = Duration::from_secs(10);
+/// Within this part of the time for which it has been so, what came before a reset is asked for
+/// again.
+const ASKED_AGAIN: u32 = 4;
+const ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(5);
+const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(250);
 
 /// Which socket of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,13 +31,30 @@ pub(crate) enum Leg {
 pub(crate) struct Pair {
     pub(crate) route: Route,
     pub(crate) home: Home,
-    pub(crate) grant: Grant,
+    /// Of what the client says, and of what it is told.
+    grants: [Grant; 2],
+    /// Whether the proxy knows that it has more than an idle one.
+    pub(crate) listed: bool,
+    pub(crate) class: Class,
     client: Socket,
     phase: Phase,
     client_ready: Ready,
     onward_ready: Ready,
     up: Relay,
     down: Relay,
+    /// Whether some of the client's request went already.
+    asked_with_first_packet: bool,
+    failed: Option<Failed>,
+}
+
+/// A socket was reset, or can't be used for another reason.
+#[derive(Clone, Copy, Debug)]
+struct Failed {
+    leg: Leg,
+    since: Instant,
+    /// What the other end still has to get, and since when it is so much.
+    left: u64,
+    stands_since: Instant,
 }
 
 #[derive(Debug)]
@@ -55,6 +82,8 @@ pub(crate) enum State {
     Asked,
     /// It could go on, but others have their turn first.
     Turn,
+    /// One end was reset; the other hasn't all that came before. To be asked again then.
+    Delivers(Instant),
     /// Both directions have ended.
     Done,
     /// It never reached its server.
@@ -65,17 +94,21 @@ pub(crate) enum State {
 
 impl Pair {
     /// It isn't connected to its server yet.
-    pub(crate) fn new(route: Route, home: Home, grant: Grant, client: Socket) -> Self {
+    pub(crate) fn new(route: Route, home: Home, grants: [Grant; 2], client: Socket) -> Self {
         Pair {
             route,
             home,
-            grant,
+            grants,
+            listed: false,
+            class: Class::default(),
             client,
             phase: Phase::Listens,
             client_ready: Ready::default(),
             onward_ready: Ready::default(),
             up: Relay::default(),
             down: Relay::default(),
+            asked_with_first_packet: false,
+            failed: None,
         }
     }
 
@@ -119,24 +152,82 @@ impl Pair {
         }
     }
 
-    /// It connects by `onward`; `rest` of the client's request is still to be sent.
-    pub(crate) fn connects(&mut self, onward: Socket, rest: &[u8]) {
-        self.up.keep(rest);
+    /// It connects by `onward`, with the first `sent` bytes of the client's request; the others
+    /// are still to be sent.
+    pub(crate) fn connects(
+        &mut self,
+        onward: Socket,
+        request: &[u8],
+        sent: usize,
+    ) -> io::Result<()> {
+        self.up.keep(request.get(sent..).unwrap_or_default());
+        self.asked_with_first_packet = sent > 0;
         self.phase = Phase::Connects(onward);
+        self.size()
+    }
+
+    /// The sockets get what was granted.
+    pub(crate) fn size(&self) -> io::Result<()> {
+        size(&self.client, self.onward(), &self.grants[0])?;
+        match self.onward() {
+            Some(onward) => size(onward, Some(&self.client), &self.grants[1]),
+            None => sockets::send_buffer(&self.client, self.grants[1].send(CHUNK)),
+        }
+    }
+
+    /// What it had is its home's again.
+    pub(crate) fn into_grants(self) -> [Grant; 2] {
+        self.grants
+    }
+
+    /// Whether it has no more than any idle one.
+    pub(crate) fn is_small(&self) -> bool {
+        self.grants.iter().all(Grant::is_idle)
+    }
+
+    /// A period has passed: what it doesn't use is its home's again.
+    pub(crate) fn period(&mut self, share: &mut Share) -> io::Result<()> {
+        let (Phase::Connects(onward) | Phase::Connected(onward)) = &self.phase else {
+            return Ok(());
+        };
+        let [up, down] = &mut self.grants;
+        for (grant, relay, from, to) in
+            [(up, &self.up, &self.client, onward), (down, &self.down, onward, &self.client)]
+        {
+            let held = || {
+                let kept = relay.pending() as u64;
+                kept + sockets::unread(from) + sockets::unacknowledged(to)
+            };
+            if share.period(grant, held) {
+                sockets::receive_buffer(from, grant.receive())?;
+                sockets::send_buffer(to, grant.send(CHUNK))?;
+            }
+        }
+        Ok(())
     }
 
     /// Moves what can be moved.
-    pub(crate) fn go_on(&mut self, scratch: &mut [u8], counters: &Counters) -> State {
+    pub(crate) fn go_on(
+        &mut self,
+        scratch: &mut [u8],
+        counters: &Counters,
+        share: &mut Share,
+    ) -> State {
         self.phase = match std::mem::replace(&mut self.phase, Phase::Listens) {
             Phase::Listens => {
                 return if self.client_ready.read { State::Asked } else { State::Waits };
             }
             Phase::Connects(onward) if !self.onward_ready.write => {
+                // A client that went before there was a server: only if it said something, that
+                // is still to be delivered.
+                if self.failed.is_none() && !matches!(self.client.take_error(), Ok(None)) {
+                    self.fail(Leg::Client);
+                }
+                let said = self.up.pending() > 0
+                    || sockets::unread(&self.client) > 0
+                    || self.asked_with_first_packet;
                 self.phase = Phase::Connects(onward);
-                return match self.client.take_error() {
-                    Ok(None) => State::Waits,
-                    Ok(Some(_)) | Err(_) => State::Broken,
-                };
+                return if self.failed.is_some() && !said { State::Broken } else { State::Waits };
             }
             Phase::Connects(onward) => match onward.take_error() {
                 Ok(None) => Phase::Connected(onward),
@@ -144,26 +235,51 @@ impl Pair {
             },
             connected @ Phase::Connected(_) => connected,
         };
-        match self.relay(scratch, counters) {
-            Ok(state) => state,
-            Err(_) => State::Broken,
+        if self.failed.is_none()
+            && let Some(state) = self.relay(scratch, counters, share)
+        {
+            return state;
         }
+        self.deliver(scratch, counters)
     }
 
-    fn relay(&mut self, scratch: &mut [u8], counters: &Counters) -> io::Result<State> {
-        let Phase::Connected(onward) = &self.phase else { return Ok(State::Waits) };
+    /// Both directions; nothing where one of the sockets has failed.
+    fn relay(
+        &mut self,
+        scratch: &mut [u8],
+        counters: &Counters,
+        share: &mut Share,
+    ) -> Option<State> {
+        let Phase::Connected(onward) = &self.phase else { return Some(State::Waits) };
         let mut turn = false;
-        for from_client in [true, false] {
-            let (relay, from, to, from_ready, to_ready) = match from_client {
-                true => (
+        let mut failed = None;
+        let idle = self.is_small();
+        let [up, down] = &mut self.grants;
+        if idle && (self.client_ready.read || self.onward_ready.read) {
+            // Who is asked something answers: the room is there when the answer comes.
+            let woken = [share.wake(up), share.wake(down)];
+            let sized = (!woken.contains(&true)).then_some(Ok(()));
+            let sized = sized.unwrap_or_else(|| {
+                size(&self.client, Some(onward), up)?;
+                size(onward, Some(&self.client), down)
+            });
+            if sized.is_err() {
+                return Some(State::Broken);
+            }
+        }
+        for leg in [Leg::Client, Leg::Onward] {
+            let (relay, grant, from, to, from_ready, to_ready) = match leg {
+                Leg::Client => (
                     &mut self.up,
+                    &mut *up,
                     &self.client,
                     onward,
                     &mut self.client_ready,
                     &mut self.onward_ready,
                 ),
-                false => (
+                Leg::Onward => (
                     &mut self.down,
+                    &mut *down,
                     onward,
                     &self.client,
                     &mut self.onward_ready,
@@ -173,25 +289,87 @@ impl Pair {
             if relay.has_ended() || !from_ready.read || !to_ready.write {
                 continue;
             }
-            let (moved, stopped) = relay.run(from, to, scratch)?;
-            counters.bytes(self.route.way, from_client).add(moved);
+            if share.wake(grant) && size(from, Some(to), grant).is_err() {
+                return Some(State::Broken);
+            }
+            let chunk = grant.chunk(scratch.len());
+            let chunk = scratch.get_mut(..chunk).unwrap_or_default();
+            let (moved, stopped) = relay.run(from, to, chunk);
+            counters.bytes(self.route.way, leg == Leg::Client).add(moved);
+            if share.moved(grant, moved) && size(from, Some(to), grant).is_err() {
+                return Some(State::Broken);
+            }
             match stopped {
                 Stopped::NothingToRead => from_ready.read = false,
                 Stopped::NoRoom => to_ready.write = false,
                 Stopped::Turn => turn = true,
                 Stopped::Ended => {}
+                Stopped::SenderFailed => failed = failed.or(Some(leg)),
+                Stopped::ReceiverFailed => failed = failed.or(Some(leg.other())),
             }
         }
-        for socket in [&self.client, onward] {
-            if let Some(error) = socket.take_error()? {
-                return Err(error);
+        for (leg, socket) in [(Leg::Client, &self.client), (Leg::Onward, onward)] {
+            if !matches!(socket.take_error(), Ok(None)) {
+                failed = failed.or(Some(leg));
             }
         }
-        Ok(match (self.up.has_ended() && self.down.has_ended(), turn) {
+        if let Some(leg) = failed {
+            self.fail(leg);
+            return None;
+        }
+        Some(match (self.up.has_ended() && self.down.has_ended(), turn) {
             (true, _) => State::Done,
             (false, true) => State::Turn,
             (false, false) => State::Waits,
         })
+    }
+
+    fn fail(&mut self, leg: Leg) {
+        let now = Instant::now();
+        self.failed = Some(Failed { leg, since: now, left: u64::MAX, stands_since: now });
+    }
+
+    /// One end was reset. What it said before goes to the other, whose turn it is then.
+    fn deliver(&mut self, scratch: &mut [u8], counters: &Counters) -> State {
+        let (Some(failed), Phase::Connected(onward)) = (&mut self.failed, &self.phase) else {
+            return State::Broken;
+        };
+        let (relay, grant, from, to, to_ready) = match failed.leg {
+            Leg::Client => {
+                (&mut self.up, &self.grants[0], &self.client, onward, &mut self.onward_ready)
+            }
+            Leg::Onward => {
+                (&mut self.down, &self.grants[1], onward, &self.client, &mut self.client_ready)
+            }
+        };
+        let mut all = false;
+        if to_ready.write {
+            let chunk = grant.chunk(scratch.len());
+            let chunk = scratch.get_mut(..chunk).unwrap_or_default();
+            let (moved, stopped) = relay.deliver(from, to, chunk);
+            counters.bytes(self.route.way, failed.leg == Leg::Client).add(moved);
+            match stopped {
+                Stopped::Turn => return State::Turn,
+                Stopped::NoRoom => to_ready.write = false,
+                Stopped::Ended => all = true,
+                Stopped::NothingToRead | Stopped::SenderFailed | Stopped::ReceiverFailed => {
+                    return State::Broken;
+                }
+            }
+        }
+        let left = relay.pending() as u64 + sockets::unread(from) + sockets::unacknowledged(to);
+        let now = Instant::now();
+        if left < failed.left {
+            (failed.left, failed.stands_since) = (left, now);
+        }
+        if all && left == 0
+            || now.duration_since(failed.stands_since) >= STANDS_STILL
+            || !matches!(to.take_error(), Ok(None))
+        {
+            return State::Broken;
+        }
+        let again = now.duration_since(failed.since) / ASKED_AGAIN;
+        State::Delivers(now + again.clamp(ASKED_AGAIN_WITHIN, ASKED_AGAIN_AFTER))
     }
 
     /// Ends it in good order: what is still to be sent is sent.
@@ -201,4 +379,19 @@ impl Pair {
             let _ = socket.set_linger(None);
         }
     }
+}
+
+impl Leg {
+    fn other(self) -> Leg {
+        match self {
+            Leg::Client => Leg::Onward,
+            Leg::Onward => Leg::Client,
+        }
+    }
+}
+
+/// A direction's sockets get what was granted.
+fn size(from: &Socket, to: Option<&Socket>, grant: &Grant) -> io::Result<()> {
+    sockets::more_receive_buffer(from, grant.receive())?;
+    to.map_or(Ok(()), |to| sockets::send_buffer(to, grant.send(CHUNK)))
 }

@@ -1,8 +1,7 @@
 //! The thread that serves all connections.
 
-use crate::budget::Budget;
 use crate::counters::Counters;
-use crate::homes::Homes;
+use crate::homes::{Homes, Limits};
 use crate::pair::{Leg, Pair, State};
 use crate::relay::CHUNK;
 use crate::sockets::{self, Ports as OwnPorts, Route, accepted, connect, ends, is_loopback};
@@ -28,6 +27,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// a round trip to a client by Wi-Fi. Of protocols where the server speaks first each
 /// connection takes so much longer.
 const REQUEST_WITHIN: Duration = Duration::from_millis(10);
+/// What connections don't use goes back to their home so often: some round trips of the longest
+/// road.
+const PERIOD: Duration = Duration::from_secs(2);
 
 /// A proxy that listens, and doesn't serve yet.
 #[derive(Debug)]
@@ -85,10 +87,11 @@ impl Proxy {
         }
         let counters = Arc::new(Counters::default());
         let ports = self.ports;
+        let Settings { connections, memory, buffer, .. } = self.settings;
+        let limits = Limits { connections, memory, buffer };
         let mut serving = Serving {
             epoll,
-            budget: Budget::new(self.settings.memory, self.settings.buffer),
-            homes: Homes::new(&self.settings.homes, self.settings.connections),
+            homes: Homes::new(&self.settings.homes, limits),
             ports: OwnPorts::new(),
             settings: self.settings,
             listeners: self.listeners,
@@ -96,6 +99,9 @@ impl Proxy {
             pairs: Vec::new(),
             free: Vec::new(),
             silent: VecDeque::new(),
+            delivering: Vec::new(),
+            busy: Vec::new(),
+            period_ends: None,
             turns: VecDeque::new(),
             scratch: vec![0; CHUNK],
             counters: counters.clone(),
@@ -172,10 +178,15 @@ struct Serving {
     /// Pairs whose clients have said nothing yet, with their generation, and until when
     /// that is waited for.
     silent: VecDeque<(Instant, u32, u32)>,
+    /// Pairs of which one end was reset, likewise, and when to look at them again.
+    delivering: Vec<(Instant, u32, u32)>,
+    /// Those that have more memory than an idle one, with their generation; and, if there are
+    /// any, when it is seen whether they use it.
+    busy: Vec<(u32, u32)>,
+    period_ends: Option<Instant>,
     /// Pairs that have more to do, each once.
     turns: VecDeque<u32>,
     scratch: Vec<u8>,
-    budget: Budget,
     homes: Homes,
     ports: OwnPorts,
     counters: Arc<Counters>,
@@ -187,6 +198,8 @@ struct Place {
     generation: u32,
     pair: Option<Box<Pair>>,
     has_turn: bool,
+    /// Whether it will be looked at again though nothing happens.
+    is_delivering: bool,
 }
 
 /// Told once each time they become so: a socket is asked until it has no more.
@@ -225,6 +238,8 @@ impl Serving {
                 }
             }
             self.connect_silent();
+            self.look_at_delivering();
+            self.end_period();
             for _ in 0..self.turns.len() {
                 if let Some(place) = self.turns.pop_front() {
                     if let Some(place) = self.pairs.get_mut(place as usize) {
@@ -255,8 +270,19 @@ impl Serving {
     fn go_on(&mut self, number: u32) {
         let Some(place) = self.pairs.get_mut(number as usize) else { return };
         let Some(pair) = &mut place.pair else { return };
-        match pair.go_on(&mut self.scratch, &self.counters) {
+        let share = self.homes.share(pair.home);
+        let state = pair.go_on(&mut self.scratch, &self.counters, share);
+        if !pair.is_small() && !std::mem::replace(&mut pair.listed, true) {
+            self.busy.push((number, place.generation));
+            self.period_ends.get_or_insert_with(|| Instant::now() + PERIOD);
+        }
+        match state {
             State::Waits => {}
+            State::Delivers(again) => {
+                if !std::mem::replace(&mut place.is_delivering, true) {
+                    self.delivering.push((again, number, place.generation));
+                }
+            }
             State::Asked => {
                 // What can't be reached is counted, and its client reset.
                 let _ = self.connect(number);
@@ -286,10 +312,10 @@ impl Serving {
         let Some(place) = self.pairs.get_mut(number as usize) else { return };
         let Some(pair) = place.pair.take() else { return };
         place.generation = place.generation.wrapping_add(1);
+        place.is_delivering = false;
         self.free.push(number);
-        self.homes.leave(pair.home);
         self.counters.open.one_less();
-        self.budget.give_back(pair.grant);
+        self.homes.leave(pair.home, pair.into_grants());
     }
 
     fn accept(&mut self, listener: usize) {
@@ -324,11 +350,10 @@ impl Serving {
         if is_loopback(to.ip()) {
             return Ok(());
         }
-        let Some(home) = self.homes.admit(way, from, to) else {
+        let Some((home, grants)) = self.homes.admit(way, from, to) else {
             self.counters.over_limit.add(1);
             return Ok(());
         };
-        let grant = self.budget.grant();
         let number = self.free.pop().unwrap_or_else(|| {
             self.pairs.push(Place::default());
             (self.pairs.len() - 1) as u32
@@ -336,12 +361,18 @@ impl Serving {
         let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };
         let generation = place.generation;
         let route = Route { way, client: from, server: to };
-        let pair = place.pair.insert(Box::new(Pair::new(route, home, grant, client)));
+        let pair = place.pair.insert(Box::new(Pair::new(route, home, grants, client)));
+        pair.listed = true;
+        self.busy.push((number, generation));
+        self.period_ends.get_or_insert_with(|| Instant::now() + PERIOD);
         self.counters.accepted.add(1);
         self.counters.open.add(1);
         let data = data_of(number, generation, Leg::Client);
-        let watched = accepted(pair.client(), way, pair.grant.bytes)
-            .and_then(|()| Ok(epoll::add(&self.epoll, pair.client(), data, EVENTS)?));
+        let watched = accepted(pair.client(), from).and_then(|class| {
+            pair.class = class;
+            pair.size()?;
+            Ok(epoll::add(&self.epoll, pair.client(), data, EVENTS)?)
+        });
         match (watched, way) {
             (Err(error), _) => {
                 self.forget(number);
@@ -360,7 +391,6 @@ impl Serving {
         let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };
         let generation = place.generation;
         let Some(pair) = &mut place.pair else { return Ok(()) };
-        let buffer = pair.grant.bytes;
         let request = match pair.route.way {
             Way::Into => pair.request(&mut self.scratch),
             // Servers out there needn't know of this.
@@ -368,12 +398,11 @@ impl Serving {
         };
         let connected = request.and_then(|request| {
             let (ports, settings) = (&mut self.ports, &self.settings);
-            let (onward, sent) = connect(pair.route, request, ports, settings, buffer)?;
+            let (onward, sent) = connect(pair.route, request, ports, settings, pair.class)?;
             let data = data_of(number, generation, Leg::Onward);
             epoll::add(&self.epoll, &onward, data, EVENTS)?;
             self.counters.bytes(pair.route.way, true).add(sent as u64);
-            pair.connects(onward, request.get(sent..).unwrap_or_default());
-            Ok(())
+            pair.connects(onward, request, sent)
         });
         if let Err(error) = connected {
             let counter = match out_of_descriptors(&error) {
@@ -404,14 +433,49 @@ impl Serving {
         }
     }
 
+    /// Those of which one end was reset.
+    fn look_at_delivering(&mut self) {
+        let now = Instant::now();
+        let due: Vec<_> = self.delivering.extract_if(.., |(due, ..)| *due <= now).collect();
+        for (_, number, generation) in due {
+            let Some(place) = self.pairs.get_mut(number as usize) else { continue };
+            if place.generation == generation {
+                place.is_delivering = false;
+                self.go_on(number);
+            }
+        }
+    }
+
+    /// What isn't used any more is given back.
+    fn end_period(&mut self) {
+        if self.period_ends.is_none_or(|end| end > Instant::now()) {
+            return;
+        }
+        for (number, generation) in std::mem::take(&mut self.busy) {
+            let Some(place) = self.pairs.get_mut(number as usize) else { continue };
+            let Some(pair) = place.pair.as_mut().filter(|_| place.generation == generation) else {
+                continue;
+            };
+            // A socket that can't be asked says why when it is used.
+            let _ = pair.period(self.homes.share(pair.home));
+            pair.listed = !pair.is_small();
+            if pair.listed {
+                self.busy.push((number, generation));
+            }
+        }
+        self.period_ends = (!self.busy.is_empty()).then(|| Instant::now() + PERIOD);
+    }
+
     /// How long epoll may wait.
     fn patience(&self) -> Option<Timespec> {
         let turns = (!self.turns.is_empty()).then_some(Duration::ZERO);
-        let silent = self.silent.front();
-        let silent = silent.map(|(due, ..)| due.saturating_duration_since(Instant::now()));
+        let silent = self.silent.front().map(|(due, ..)| *due);
+        let delivering = self.delivering.iter().map(|(due, ..)| *due).min();
+        let due = [silent, delivering, self.period_ends].into_iter().flatten().min();
+        let due = due.map(|due| due.saturating_duration_since(Instant::now()));
         let pause = self.paused.then_some(PAUSE);
-        let wait = [turns, silent, pause].into_iter().flatten().min()?;
-        // None of them is longer than a second, so it fits.
+        let wait = [turns, due, pause].into_iter().flatten().min()?;
+        // None of them is longer than some seconds, so it fits.
         Timespec::try_from(wait).ok()
     }
 

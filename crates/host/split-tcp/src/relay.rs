@@ -39,6 +39,10 @@ pub(crate) enum Stopped {
     Turn,
     /// The direction has ended, and the receiver knows.
     Ended,
+    /// The sender was reset, or what amounts to it. What came before is read.
+    SenderFailed,
+    /// The receiver was.
+    ReceiverFailed,
 }
 
 impl Relay {
@@ -46,39 +50,89 @@ impl Relay {
         self.ended == Ended::Both
     }
 
-    /// Moves what can be moved; `scratch` has [`CHUNK`] bytes. Gives the bytes written.
-    pub(crate) fn run(
+    /// Whether something was read that isn't written yet.
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len() - self.written
+    }
+
+    /// Moves what can be moved, `scratch` at a time. Gives the bytes written.
+    pub(crate) fn run(&mut self, from: &Socket, to: &Socket, scratch: &mut [u8]) -> (u64, Stopped) {
+        let mut moved = 0;
+        let stopped = self.move_some(from, to, scratch, &mut moved);
+        (moved, stopped)
+    }
+
+    fn move_some(
         &mut self,
         mut from: &Socket,
         to: &Socket,
         scratch: &mut [u8],
-    ) -> io::Result<(u64, Stopped)> {
-        let mut moved = 0;
+        moved: &mut u64,
+    ) -> Stopped {
         for _ in 0..ROUNDS {
-            moved += self.flush(to)?;
-            if !self.pending.is_empty() {
-                return Ok((moved, Stopped::NoRoom));
+            if self.flush(to, moved).is_err() {
+                return Stopped::ReceiverFailed;
+            }
+            if self.pending() > 0 {
+                return Stopped::NoRoom;
             }
             match self.ended {
                 Ended::No => {}
                 Ended::Sender => {
-                    to.shutdown(Shutdown::Write)?;
+                    if to.shutdown(Shutdown::Write).is_err() {
+                        return Stopped::ReceiverFailed;
+                    }
                     self.ended = Ended::Both;
-                    return Ok((moved, Stopped::Ended));
+                    return Stopped::Ended;
                 }
-                Ended::Both => return Ok((moved, Stopped::Ended)),
+                Ended::Both => return Stopped::Ended,
             }
             match from.read(scratch) {
                 Ok(0) => self.ended = Ended::Sender,
-                Ok(length) => moved += self.pass(scratch.get(..length).unwrap_or_default(), to)?,
+                Ok(length) => {
+                    let data = scratch.get(..length).unwrap_or_default();
+                    if self.pass(data, to, moved).is_err() {
+                        return Stopped::ReceiverFailed;
+                    }
+                }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    return Ok((moved, Stopped::NothingToRead));
+                    return Stopped::NothingToRead;
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+                Err(_) => return Stopped::SenderFailed,
             }
         }
-        Ok((moved, Stopped::Turn))
+        Stopped::Turn
+    }
+
+    /// As [`run`](Relay::run), of a sender that was reset: what came before goes on, without an
+    /// end behind it.
+    pub(crate) fn deliver(
+        &mut self,
+        mut from: &Socket,
+        to: &Socket,
+        scratch: &mut [u8],
+    ) -> (u64, Stopped) {
+        let mut moved = 0;
+        for _ in 0..ROUNDS {
+            if self.flush(to, &mut moved).is_err() {
+                return (moved, Stopped::ReceiverFailed);
+            }
+            if self.pending() > 0 {
+                return (moved, Stopped::NoRoom);
+            }
+            match from.read(scratch) {
+                Ok(length) if length > 0 => {
+                    let data = scratch.get(..length).unwrap_or_default();
+                    if self.pass(data, to, &mut moved).is_err() {
+                        return (moved, Stopped::ReceiverFailed);
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(_) | Err(_) => return (moved, Stopped::Ended),
+            }
+        }
+        (moved, Stopped::Turn)
     }
 
     /// Keeps what was read before there was anybody to write it to.
@@ -86,25 +140,27 @@ impl Relay {
         self.pending.extend_from_slice(data);
     }
 
-    fn pass(&mut self, data: &[u8], to: &Socket) -> io::Result<u64> {
+    fn pass(&mut self, data: &[u8], to: &Socket, moved: &mut u64) -> io::Result<()> {
         let written = write(data, to)?;
+        *moved += written as u64;
         if let Some(rest) = data.get(written..).filter(|rest| !rest.is_empty()) {
             self.pending.extend_from_slice(rest);
         }
-        Ok(written as u64)
+        Ok(())
     }
 
-    fn flush(&mut self, to: &Socket) -> io::Result<u64> {
+    fn flush(&mut self, to: &Socket, moved: &mut u64) -> io::Result<()> {
         let Some(rest) = self.pending.get(self.written..).filter(|rest| !rest.is_empty()) else {
-            return Ok(0);
+            return Ok(());
         };
         let written = write(rest, to)?;
+        *moved += written as u64;
         self.written += written;
         if self.written == self.pending.len() {
             // Its memory too: most connections are idle most of the time.
             (self.pending, self.written) = (Vec::new(), 0);
         }
-        Ok(written as u64)
+        Ok(())
     }
 }
 
@@ -151,7 +207,7 @@ mod tests {
         let (mut heard, mut full, mut moved) = (Vec::new(), false, 0);
         let mut buffer = vec![0; 100_000];
         while !relay.has_ended() {
-            let (more, stopped) = relay.run(&from, &to, &mut scratch).unwrap();
+            let (more, stopped) = relay.run(&from, &to, &mut scratch);
             moved += more;
             assert!(relay.pending.len() <= CHUNK, "no more is read than is kept");
             if stopped == Stopped::NoRoom {
@@ -177,10 +233,36 @@ mod tests {
         let (mut relay, mut scratch) = (Relay::default(), vec![0; CHUNK]);
         let outcome = loop {
             match relay.run(&from, &to, &mut scratch) {
-                Ok((0, Stopped::NothingToRead)) => {}
-                outcome => break outcome,
+                (0, Stopped::NothingToRead) => {}
+                (_, stopped) => break stopped,
             }
         };
-        assert!(outcome.is_err(), "{outcome:?}");
+        assert_eq!(outcome, Stopped::ReceiverFailed);
+    }
+
+    #[test]
+    fn what_came_before_a_reset_goes_on() {
+        let ((mut sender, from), (mut receiver, to)) = (pair(), pair());
+        let said: Vec<u8> = (0..40_000u32).map(|n| (n / 5) as u8).collect();
+        sender.write_all(&said).unwrap();
+        while crate::sockets::unread(&from) < said.len() as u64 {}
+        let gone: Socket = sender.into();
+        gone.set_linger(Some(std::time::Duration::ZERO)).unwrap();
+        drop(gone);
+        let (mut relay, mut scratch) = (Relay::default(), vec![0; 1000]);
+        while relay.run(&from, &to, &mut scratch).1 == Stopped::Turn {}
+        let mut moved = 0;
+        let stopped = loop {
+            let (more, stopped) = relay.deliver(&from, &to, &mut scratch);
+            moved += more;
+            if stopped != Stopped::Turn {
+                break stopped;
+            }
+        };
+        assert_eq!((stopped, moved), (Stopped::Ended, 0), "all was moved before");
+        drop((from, to));
+        let mut heard = Vec::new();
+        receiver.read_to_end(&mut heard).unwrap();
+        assert!(heard == said);
     }
 }

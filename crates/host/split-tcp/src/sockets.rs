@@ -83,9 +83,10 @@ pub(crate) fn listen(
     // Accepted sockets get what the listener has.
     match way {
         Way::Into => toward_others(&socket, settings)?,
-        Way::OutOf => toward_tunnel(&socket, settings, settings.buffer)?,
+        Way::OutOf => toward_tunnel(&socket, settings)?,
     }
     transparent(&socket, domain)?;
+    marks_wanted(&socket, domain, true)?;
     let address: SocketAddr = match domain {
         Domain::IPV6 => {
             socket.set_only_v6(true)?;
@@ -101,17 +102,20 @@ pub(crate) fn listen(
     Ok(socket)
 }
 
-/// What a listener's socket doesn't pass on, or not to all.
-pub(crate) fn accepted(socket: &Socket, way: Way, buffer: u64) -> io::Result<()> {
+/// What a listener's socket doesn't pass on, or not to all. Gives the class of the client's
+/// packets, which the answers have as well.
+pub(crate) fn accepted(socket: &Socket, client: SocketAddr) -> io::Result<Class> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
     // Whatever ends this process ends the connection by a reset: nobody takes what has
     // come so far for all.
     socket.set_linger(Some(Duration::ZERO))?;
-    if way == Way::OutOf {
-        buffers(socket, buffer)?;
-    }
-    Ok(())
+    let domain = Domain::for_address(client);
+    let class = class_of(socket, domain);
+    // By IPv6 the kernel would keep each packet's.
+    marks_wanted(socket, domain, false)?;
+    set_class(socket, domain, class)?;
+    Ok(class)
 }
 
 /// Begins to connect to where a client wants to go, from the client's address. The first
@@ -121,11 +125,11 @@ pub(crate) fn connect(
     request: &[u8],
     ports: &mut Ports,
     settings: &Settings,
-    buffer: u64,
+    class: Class,
 ) -> io::Result<(Socket, usize)> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for _ in 0..TRIES {
-        let socket = onward(route, ports.next(route.way), settings, buffer);
+        let socket = onward(route, ports.next(route.way), settings, class);
         match socket.and_then(|socket| begin(&socket, route, request).map(|sent| (socket, sent))) {
             Err(error)
                 if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) =>
@@ -138,14 +142,15 @@ pub(crate) fn connect(
     Err(last)
 }
 
-fn onward(route: Route, port: u16, settings: &Settings, buffer: u64) -> io::Result<Socket> {
+fn onward(route: Route, port: u16, settings: &Settings, class: Class) -> io::Result<Socket> {
     let domain = Domain::for_address(route.server);
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     match route.way {
-        Way::Into => toward_tunnel(&socket, settings, buffer)?,
+        Way::Into => toward_tunnel(&socket, settings)?,
         Way::OutOf => toward_others(&socket, settings)?,
     }
     transparent(&socket, domain)?;
+    set_class(&socket, domain, class)?;
     socket.set_tcp_nodelay(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
     // The same port may go to different servers.
@@ -174,9 +179,11 @@ pub(crate) fn ends(socket: &Socket, client: &SockAddr) -> io::Result<(SocketAddr
     Ok((client.as_socket().ok_or_else(unknown)?, server))
 }
 
-fn toward_tunnel(socket: &Socket, settings: &Settings, buffer: u64) -> io::Result<()> {
+fn toward_tunnel(socket: &Socket, settings: &Settings) -> io::Result<()> {
     socket.set_mark(settings.tunnel_mark)?;
-    buffers(socket, buffer)?;
+    // The handshake says how far the window can ever grow; what it may be is set later.
+    receive_buffer(socket, settings.buffer)?;
+    send_buffer(socket, settings.buffer)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)?;
     // Without a cookie, which proves that a client's address is its own: the tunnel does.
     set(socket, libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
@@ -194,11 +201,103 @@ fn keepalive(socket: &Socket, idle: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))
 }
 
-/// Both, beyond the limits for ordinary programs. The kernel takes twice what it's told.
-fn buffers(socket: &Socket, bytes: u64) -> io::Result<()> {
-    let half = libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX);
-    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half)?;
-    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, half)
+/// What comes is taken up to this, beyond the limit for ordinary programs.
+pub(crate) fn receive_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half(bytes))
+}
+
+/// More is taken than before. Without the second call the kernel would announce no more than
+/// what was there when the connection began.
+pub(crate) fn more_receive_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
+    receive_buffer(socket, bytes)?;
+    set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, half(bytes).saturating_mul(2))
+}
+
+/// What is to be sent is kept up to this, beyond the limit for ordinary programs.
+pub(crate) fn send_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, half(bytes))
+}
+
+/// The kernel takes twice what it's told (socket(7)).
+fn half(bytes: u64) -> libc::c_int {
+    libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX)
+}
+
+/// Bytes that a program could read now.
+pub(crate) fn unread(socket: &Socket) -> u64 {
+    in_queue(socket, libc::FIONREAD)
+}
+
+/// Bytes that were written, and that the other end hasn't acknowledged (`SIOCOUTQ`).
+pub(crate) fn unacknowledged(socket: &Socket) -> u64 {
+    in_queue(socket, libc::TIOCOUTQ)
+}
+
+fn in_queue(socket: &Socket, which: libc::Ioctl) -> u64 {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one int (tcp(7)).
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), which, &raw mut bytes) };
+    if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
+}
+
+/// The differentiated services field of a connection's packets (RFC 2474), as the kernel takes
+/// it: six bits, and none of ECN's, which are each connection's own.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Class(u8);
+
+/// Whether accepted sockets tell what class their clients' packets have.
+fn marks_wanted(socket: &Socket, domain: Domain, wanted: bool) -> io::Result<()> {
+    let (level, name) = match domain {
+        Domain::IPV6 => (libc::SOL_IPV6, libc::IPV6_RECVTCLASS),
+        _ => (libc::SOL_IP, libc::IP_RECVTOS),
+    };
+    set(socket, level, name, wanted.into())
+}
+
+/// The class of the packet that opened a connection; none where the kernel doesn't tell.
+fn class_of(socket: &Socket, domain: Domain) -> Class {
+    let (level, options, name) = match domain {
+        Domain::IPV6 => (libc::SOL_IPV6, libc::IPV6_2292PKTOPTIONS, libc::IPV6_TCLASS),
+        _ => (libc::SOL_IP, libc::IP_PKTOPTIONS, libc::IP_TOS),
+    };
+    // The kernel puts control messages there, each aligned as its header is.
+    let mut buffer = [0usize; 16];
+    let mut length = size_of_val(&buffer) as libc::socklen_t;
+    // SAFETY: the pointer and the length describe the live buffer.
+    let result = unsafe {
+        let (buffer, length) = (buffer.as_mut_ptr().cast(), &raw mut length);
+        libc::getsockopt(socket.as_raw_fd(), level, options, buffer, length)
+    };
+    if result != 0 {
+        return Class::default();
+    }
+    // SAFETY: all zeros are a message without anything.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = buffer.as_mut_ptr().cast();
+    message.msg_controllen = length as _;
+    // SAFETY: the buffer is aligned for headers and has `length` bytes that the kernel wrote.
+    let mut at = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
+    while !at.is_null() {
+        // SAFETY: the two macros give only headers that lie in the buffer as a whole.
+        let header = unsafe { at.read() };
+        let has_int = header.cmsg_len as usize >= size_of::<libc::cmsghdr>() + size_of::<u32>();
+        if (header.cmsg_level, header.cmsg_type) == (level, name) && has_int {
+            // SAFETY: the header says that an int follows.
+            let value = unsafe { libc::CMSG_DATA(at).cast::<u32>().read_unaligned() };
+            return Class(value as u8 & !3);
+        }
+        // SAFETY: as above.
+        at = unsafe { libc::CMSG_NXTHDR(&raw const message, at) };
+    }
+    Class::default()
+}
+
+fn set_class(socket: &Socket, domain: Domain, class: Class) -> io::Result<()> {
+    match (domain, class) {
+        (_, Class(0)) => Ok(()),
+        (Domain::IPV6, Class(bits)) => set(socket, libc::SOL_IPV6, libc::IPV6_TCLASS, bits.into()),
+        (_, Class(bits)) => set(socket, libc::SOL_IP, libc::IP_TOS, bits.into()),
+    }
 }
 
 /// Takes connections to, and makes them from, addresses of others.

@@ -54,8 +54,14 @@ impl Split {
             // Of a connection that a proxy had which is no more.
             format!("ct mark {:#x} ct direction original reject with tcp reset", self.local_mark),
         ];
-        let rules =
-            ["meta l4proto != tcp return".to_owned()].into_iter().chain(to_be_refused).chain(rules);
+        // Routers' errors about a packet of the proxy's: what the way carries, and that there is
+        // none. They are for an address that leads elsewhere, too.
+        let errors = format!(
+            "meta l4proto {{ icmp, icmpv6 }} socket transparent 1 meta mark set {:#x} accept",
+            self.local_mark
+        );
+        let first = [errors, "meta l4proto != tcp return".to_owned()];
+        let rules = first.into_iter().chain(to_be_refused).chain(rules);
         chain("arriving", "filter", "prerouting", "dstnat + 10", rules)
             .map(|text| self.first_packet(tunnel) + &text)
     }
@@ -126,6 +132,9 @@ mod tests {
         assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
         assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
         assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
+        // Errors about its packets are told the proxy before all else that isn't TCP goes on.
+        let place = |part: &str| text.find(part).unwrap();
+        assert!(place("icmpv6 } socket transparent 1") < place("meta l4proto != tcp return"));
         let without_v6 = Split { v6: false, ..split }.firewall_table("braid0", 0, 0).ruleset;
         assert_eq!(without_v6.matches("ip6").count(), 0);
     }

@@ -93,7 +93,7 @@ pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
         let what = "TCP connections are reset since too many are split at once";
         let told = finding(Code::SplitTcpFull, Severity::Warning, "", what)
             .seen(format!("{} so far", refused(status)))
-            .mend("raise connections in [split_tcp]");
+            .mend("raise connections and memory in [split_tcp]");
         found.push(told);
     }
 }
