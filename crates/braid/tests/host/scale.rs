@@ -107,7 +107,7 @@ fn a_gigabit_beside_the_tunnel() {
 }
 
 /// What a process has used.
-fn processor_seconds(process: u32) -> f64 {
+pub fn processor_seconds(process: u32) -> f64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let after_name = stat.rsplit(") ").next().unwrap();
     let ticks = after_name.split(' ').skip(11).take(2).map(|it| it.parse::<f64>().unwrap());

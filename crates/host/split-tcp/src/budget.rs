@@ -266,7 +266,7 @@ mod tests {
         for bytes in [IDLE, START, 2 * BUFFER, 1 << 31] {
             let grant = Grant { bytes, moved: 0, since: 0 };
             let chunk = grant.chunk(256 << 10);
-            assert!(chunk >= 2048 && chunk <= 256 << 10);
+            assert!((2048..=256 << 10).contains(&chunk));
             assert_eq!(grant.receive() + grant.send(256 << 10) + chunk as u64, bytes);
         }
     }
