@@ -17,7 +17,7 @@ pub const FULL: u8 = 254;
 pub const DRAINING: u8 = 255;
 
 /// How many concentrators a home is referred to: its own, and two more, so that one is left when
-/// one has gone.
+/// one has gone. Where all of them are full it is referred to one more, which has room.
 const REFERRALS: usize = 3;
 
 /// The fleet's concentrators in the order in which they are for this home: first where it was sent
@@ -54,6 +54,9 @@ pub struct Places {
     concentrators: Vec<Placed>,
     /// By the homes' names.
     places: BTreeMap<String, Place>,
+    /// Homes for which there is no room here, nor where else they are referred to; and the one that
+    /// has some.
+    elsewhere: BTreeMap<String, String>,
 }
 
 /// What the order depends on.
@@ -97,7 +100,7 @@ impl Places {
         };
         let concentrators: Vec<Placed> = fleet.concentrators.iter().map(placed).collect();
         if self.concentrators != concentrators {
-            *self = Places { concentrators, places: BTreeMap::new() };
+            *self = Places { concentrators, ..Places::default() };
         }
         self.places.retain(|name, _| fleet.homes.contains_key(name));
         let own = fleet.concentrators.get(me);
@@ -111,6 +114,7 @@ impl Places {
         }
         let capacity = own.map_or(u32::MAX, |(own, _)| own.capacity);
         let too_many = self.too_many(here, usize::try_from(capacity).unwrap_or(usize::MAX));
+        let elsewhere = self.elsewhere(fleet, me, &too_many);
         let rank = |name: &String| {
             let may_stay = here.contains_key(name) && !too_many.contains(name.as_str());
             let rank = match (drains, has_room || may_stay) {
@@ -120,7 +124,44 @@ impl Places {
             };
             (name.clone(), rank)
         };
-        fleet.homes.keys().map(rank).collect()
+        let ranks = fleet.homes.keys().map(rank).collect();
+        self.elsewhere = elsewhere;
+        ranks
+    }
+
+    /// Of each the first of its order that has room, unless one does to which it is referred
+    /// anyway. Who was told of one hears of the same until it is there: it is trusted after a while
+    /// only.
+    fn elsewhere(
+        &self,
+        fleet: &Fleet,
+        me: &str,
+        too_many: &BTreeSet<&str>,
+    ) -> BTreeMap<String, String> {
+        let mut room: BTreeMap<&str, u32> = BTreeMap::new();
+        for it in self.concentrators.iter().filter(|it| it.lives && !it.drains && it.name != me) {
+            let served = fleet.alive.get(&it.name).map_or(0, |alive| alive.homes);
+            room.insert(&it.name, it.capacity.saturating_sub(served));
+        }
+        let has_room =
+            |room: &BTreeMap<&str, u32>, name: &str| room.get(name).is_some_and(|it| *it > 0);
+        let mut elsewhere = BTreeMap::new();
+        for name in too_many {
+            let referred = self.places.get(*name).into_iter().flat_map(|it| &it.referrals);
+            let referred = referred.filter_map(|place| self.concentrators.get(usize::from(*place)));
+            if referred.clone().any(|it| has_room(&room, &it.name)) {
+                continue;
+            }
+            let known = self.elsewhere.get(*name).map(String::as_str);
+            let known = known.filter(|it| has_room(&room, it));
+            let Some((home, _)) = fleet.homes.get(*name) else { continue };
+            let first = || order(fleet, name, home).into_iter().find(|it| has_room(&room, it));
+            if let Some(to) = known.or_else(first) {
+                elsewhere.insert((*name).to_owned(), to.to_owned());
+                room.entry(to).and_modify(|it| *it -= 1);
+            }
+        }
+        elsewhere
     }
 
     /// Of those that are here, those for which there is no room: it is the last of their choices,
@@ -142,11 +183,13 @@ impl Places {
 
 impl Places {
     /// Of each home, as of the last [`ranks`](Self::ranks): the concentrators by which it is to be
-    /// served, those that live and don't drain, the first of its order.
+    /// served, those that live and don't drain, the first of its order; and, where none of them has
+    /// room, one that has.
     pub fn referrals(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
         let name = |place: &u16| Some(self.concentrators.get(usize::from(*place))?.name.as_str());
         self.places.iter().map(move |(home, place)| {
-            (home.as_str(), place.referrals.iter().filter_map(name).collect())
+            let elsewhere = self.elsewhere.get(home).map(String::as_str);
+            (home.as_str(), place.referrals.iter().filter_map(name).chain(elsewhere).collect())
         })
     }
 }
@@ -278,6 +321,47 @@ mod tests {
         fleet.alive.remove(&order[0]);
         fleet.concentrators.get_mut(&order[2]).unwrap().0.draining = true;
         assert_eq!(referred(&fleet), [&order[1], &order[3], &order[4]].map(String::clone));
+    }
+
+    #[test]
+    fn where_all_are_full_the_excess_is_referred_to_one_that_has_room() {
+        let mut fleet = fleet(&[10; 8]);
+        let homes = (0..400).map(|number| (format!("h{number}"), (Home::default(), 1)));
+        fleet.homes = homes.collect();
+        let full = Alive { homes: 10, ..Alive::default() };
+        let names: Vec<String> = fleet.concentrators.keys().cloned().collect();
+        fleet.alive.extend(names.iter().map(|name| (name.clone(), full)));
+        fleet.alive.insert("c6".into(), Alive { homes: 8, ..Alive::default() });
+        fleet.alive.insert("c7".into(), Alive { homes: 7, ..Alive::default() });
+        let of =
+            |name: &str| order(&fleet, name, &fleet.homes[name].0).into_iter().map(str::to_owned);
+        // Guests of c0 that have neither of them among their three.
+        let is_guest = |name: &&String| {
+            let three: Vec<String> = of(name).take(3).collect();
+            three[1..].contains(&"c0".into())
+                && !three.iter().any(|it| ["c5", "c6", "c7"].contains(&it.as_str()))
+        };
+        let guests = fleet.homes.keys().filter(is_guest).take(16);
+        let here: BTreeMap<String, ()> = guests.map(|name| (name.clone(), ())).collect();
+        assert_eq!(here.len(), 16);
+        let mut places = Places::default();
+        let mut elsewhere = |fleet: &Fleet, here: &BTreeMap<String, ()>| {
+            places.ranks(fleet, "c0", here);
+            let fourth = |(home, names): (&str, Vec<&str>)| {
+                Some((home.to_owned(), (*names.get(3)?).to_owned()))
+            };
+            places.referrals().filter_map(fourth).collect::<BTreeMap<_, _>>()
+        };
+        let sent = elsewhere(&fleet, &here);
+        let to = |name: &str| sent.values().filter(|it| *it == name).count();
+        assert_eq!((sent.len(), to("c6"), to("c7")), (5, 2, 3), "as many as there is room for");
+        // The one that one was told of has room still, though another one has, too.
+        fleet.alive.insert("c5".into(), Alive::default());
+        let later = elsewhere(&fleet, &here);
+        assert_eq!(later.len(), 6);
+        assert!(sent.iter().all(|(home, to)| later[home] == *to), "{sent:?} {later:?}");
+        let fewer: BTreeMap<String, ()> = here.into_iter().take(10).collect();
+        assert!(elsewhere(&fleet, &fewer).is_empty());
     }
 
     #[test]

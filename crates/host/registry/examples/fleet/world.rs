@@ -1,15 +1,8 @@
-//! Ten thousand homes and a hundred concentrators in virtual time: a rack of 20 dies and comes
-//! back, then 25 are cut off and come back. Who a home is for is worked out by
-//! [`braid_registry::placement`], who serves it by [`braid_tunnel::routing::StandIns`], and when it
-//! calls again by [`braid_tunnel::retry_pause`]: the code that runs, with the network in between
+//! The homes of a fleet, and its concentrators: the code that runs, with the network in between
 //! modelled.
-//!
-//! `cargo run --release -p braid-registry --example fleet STAND_INS [sites|chance] [PICTURE.svg]`:
-//! with `sites` those that are gone together are at one.
 
-use braid_plot::{Band, Curve, Style};
 use braid_registry::placement::{Places, order};
-use braid_registry::{Concentrator, Fleet, Home};
+use braid_registry::{Alive, Concentrator, Fleet, Home};
 use braid_tunnel::routing::{Health, StandIns, Step};
 use braid_units::Time;
 use std::cmp::Reverse;
@@ -17,12 +10,6 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 use std::time::Duration;
 
-const HOMES: usize = 10_000;
-const CONCENTRATORS: usize = 100;
-/// Where the next site begins: those that are gone together share one.
-const SITES: [usize; 4] = [20, 40, 65, 80];
-/// Of a concentrator. A hundred homes each is an even share.
-const CAPACITY: u32 = 160;
 /// There and back, milliseconds.
 const ROUND_TRIP: Range<u64> = 10..80;
 /// Until a home notices that who serves it is silent, as `end_to_end moving_addresses` measures it.
@@ -31,21 +18,55 @@ const NOTICED: Range<u64> = 60..300;
 const NOTICED_IDLE: Range<u64> = 500..10_000;
 /// How often a concentrator looks at the registry, `EVERY` of the daemon.
 const LOOK: Duration = Duration::from_secs(1);
-const SECONDS: u64 = 430;
+/// How long it counts as living that says nothing any more, `LEASE` of the registry.
+const LEASE: Duration = Duration::from_secs(10);
 
-/// What happens, and when: these concentrators are gone for so long.
-const EVENTS: [(&str, Range<usize>, Range<u64>, bool); 2] =
-    [("a rack of 20 dies", 0..20, 120..180, true), ("25 are cut off", 40..65, 300..360, false)];
+/// What is played.
+pub struct Scenario {
+    pub homes: usize,
+    pub concentrators: usize,
+    /// Of each.
+    pub capacity: u32,
+    /// Where the next site begins: those that are gone together share one.
+    pub sites: Vec<usize>,
+    pub stand_ins: usize,
+    /// What happens, and when: these concentrators are gone for so long.
+    pub events: Vec<Outage>,
+    pub seconds: u64,
+}
 
-fn main() {
-    let mut arguments = std::env::args().skip(1);
-    let stand_ins = arguments.next().map_or(2, |it| it.parse().expect("a number of stand-ins"));
-    let sites = arguments.next().is_some_and(|it| it == "sites");
-    let mut world = World::new(stand_ins, sites);
-    world.run();
-    world.report(stand_ins, sites);
-    if let Some(file) = arguments.next() {
-        std::fs::write(&file, world.picture()).expect("a file that can be written");
+/// Some are gone for a while.
+#[derive(Clone)]
+pub struct Outage {
+    pub name: &'static str,
+    pub concentrators: Range<usize>,
+    /// In seconds.
+    pub times: Range<u64>,
+    /// They begin anew.
+    pub die: bool,
+}
+
+/// What came of an outage, or of its end.
+pub struct Outcome {
+    pub name: String,
+    /// Homes that had no service for a while.
+    pub gaps: Vec<Duration>,
+    pub necessary: usize,
+    pub moves: usize,
+    pub most_calls: usize,
+    pub most_calls_of_one: usize,
+    pub most_served: usize,
+    /// From the sixth second on.
+    pub most_served_later: usize,
+    /// In its last second.
+    pub most_served_at_last: usize,
+}
+
+impl Outcome {
+    /// The share of them that were back by then.
+    pub fn back_within(&self, limit: Duration) -> f64 {
+        let back = self.gaps.iter().filter(|gap| **gap <= limit).count();
+        back as f64 / self.gaps.len().max(1) as f64
     }
 }
 
@@ -66,6 +87,8 @@ enum Event {
     /// A concentrator hears whether it serves a home.
     Word(usize, usize, bool),
     Due(usize),
+    /// A home hears of another concentrator.
+    Refer(usize, usize),
 }
 
 struct SimulatedHome {
@@ -80,6 +103,7 @@ struct SimulatedHome {
 
 struct SimulatedConcentrator {
     reachable: bool,
+    gone_at: Option<Time>,
     /// Those that it is a member of: the others' ranks go nowhere.
     fleet: Fleet,
     places: Places,
@@ -88,15 +112,16 @@ struct SimulatedConcentrator {
 }
 
 #[derive(Clone, Copy, Default)]
-struct Second {
-    without: usize,
-    calls: usize,
+pub struct Second {
+    pub without: usize,
+    pub calls: usize,
     most_calls: usize,
-    moves: usize,
+    pub moves: usize,
     most_served: usize,
 }
 
-struct World {
+pub struct World {
+    pub scenario: Scenario,
     now: Time,
     random: u64,
     agenda: BinaryHeap<Reverse<(Time, u64, Event)>>,
@@ -107,23 +132,26 @@ struct World {
     served: Vec<usize>,
     calls: Vec<usize>,
     this: Second,
-    seconds: Vec<Second>,
+    pub seconds: Vec<Second>,
     /// When it began, how long it lasted.
     gaps: Vec<(Time, Duration)>,
-    necessary: [usize; EVENTS.len() * 2],
+    necessary: Vec<usize>,
 }
 
 impl World {
-    fn new(stand_ins: usize, sites: bool) -> World {
+    pub fn new(scenario: Scenario) -> World {
+        let Scenario { homes, concentrators: count, stand_ins, .. } = scenario;
+        let events = scenario.events.clone();
         let name = |number: usize| format!("c{number}");
         let concentrator = |number: usize| Concentrator {
-            capacity: CAPACITY,
-            site: sites
-                .then(|| format!("site{}", SITES.iter().filter(|it| **it <= number).count())),
+            capacity: scenario.capacity,
+            site: (!scenario.sites.is_empty()).then(|| {
+                format!("site{}", scenario.sites.iter().filter(|it| **it <= number).count())
+            }),
             ..Concentrator::default()
         };
         let concentrators: BTreeMap<_, _> =
-            (0..CONCENTRATORS).map(|it| (name(it), (concentrator(it), 1))).collect();
+            (0..count).map(|it| (name(it), (concentrator(it), 1))).collect();
         let all = Fleet { concentrators, ..Fleet::default() };
         let mut world = World {
             now: Time::from_millis(0),
@@ -131,23 +159,25 @@ impl World {
             agenda: BinaryHeap::new(),
             entries: 0,
             homes: Vec::new(),
-            concentrators: (0..CONCENTRATORS)
+            concentrators: (0..count)
                 .map(|_| SimulatedConcentrator {
                     reachable: true,
+                    gone_at: None,
                     fleet: all.clone(),
                     places: Places::default(),
                     serves: BTreeMap::new(),
                     told: BTreeMap::new(),
                 })
                 .collect(),
-            served: vec![0; CONCENTRATORS],
-            calls: vec![0; CONCENTRATORS],
+            served: vec![0; count],
+            calls: vec![0; count],
             this: Second::default(),
             seconds: Vec::new(),
             gaps: Vec::new(),
-            necessary: [0; EVENTS.len() * 2],
+            necessary: vec![0; events.len() * 2],
+            scenario,
         };
-        for number in 0..HOMES {
+        for number in 0..homes {
             let order = order(&all, &format!("h{number}"), &Home::default());
             let members: Vec<usize> = order
                 .iter()
@@ -173,12 +203,12 @@ impl World {
                 without_since: None,
             });
         }
-        for number in 0..CONCENTRATORS {
+        for number in 0..count {
             let begins = world.between(&(0..1000));
             world.at(begins, Event::Look(number));
         }
-        for (_, range, times, _) in &EVENTS {
-            for number in range.clone() {
+        for Outage { concentrators, times, .. } in events {
+            for number in concentrators {
                 world.at(Duration::from_secs(times.start), Event::Gone(number));
                 world.at(Duration::from_secs(times.end), Event::Back(number));
             }
@@ -186,8 +216,8 @@ impl World {
         world
     }
 
-    fn run(&mut self) {
-        let end = Time::from_millis(SECONDS * 1000);
+    pub fn run(&mut self) {
+        let end = Time::from_millis(self.scenario.seconds * 1000);
         while let Some(Reverse((at, _, event))) = self.agenda.pop() {
             while self.seconds.len() as u64 * 1000 + 1000
                 <= (at - Time::from_millis(0)).as_millis() as u64
@@ -206,7 +236,8 @@ impl World {
         match event {
             Event::Gone(number) => {
                 self.concentrators[number].reachable = false;
-                for home in 0..HOMES {
+                self.concentrators[number].gone_at = Some(self.now);
+                for home in 0..self.homes.len() {
                     let Some(place) = self.place(home, number) else { continue };
                     let serves = self.homes[home].order.serving() == place;
                     if serves {
@@ -219,14 +250,14 @@ impl World {
                 }
             }
             Event::Back(number) => {
-                let died =
-                    EVENTS.iter().any(|(_, range, _, dies)| *dies && range.contains(&number));
+                let mut events = self.scenario.events.iter();
+                let died = events.any(|it| it.die && it.concentrators.contains(&number));
                 let it = &mut self.concentrators[number];
                 it.reachable = true;
                 if died {
                     (it.serves, it.told) = Default::default();
                 }
-                for home in 0..HOMES {
+                for home in 0..self.homes.len() {
                     if self.place(home, number) == Some(0) {
                         self.count_necessary(false);
                     }
@@ -295,6 +326,22 @@ impl World {
                     false => drop(it.serves.remove(&format!("h{home}"))),
                 }
             }
+            Event::Refer(home, number) => {
+                if self.place(home, number).is_some() {
+                    return;
+                }
+                let name = format!("h{home}");
+                self.concentrators[number].fleet.homes.insert(name, (Home::default(), 1));
+                let trip = self.between(&ROUND_TRIP);
+                let it = &mut self.homes[home];
+                it.members.push(number);
+                it.round_trips.push(trip);
+                it.health.push(Health::default());
+                it.attempts.push(0);
+                it.order.push();
+                let place = it.members.len() - 1;
+                self.at(Duration::ZERO, Event::Call(home, place));
+            }
             Event::Due(home) => {
                 if self.homes[home].due.is_some_and(|due| due <= self.now) {
                     self.homes[home].due = None;
@@ -306,15 +353,40 @@ impl World {
 
     fn look(&mut self, number: usize) {
         self.at(LOOK, Event::Look(number));
-        let it = &mut self.concentrators[number];
-        if !it.reachable {
+        if !self.concentrators[number].reachable {
             return;
         }
+        // What each has said of itself.
+        let now = self.now;
+        let lives = |it: &SimulatedConcentrator| {
+            it.reachable || it.gone_at.is_some_and(|at| now < at + LEASE)
+        };
+        let live = self.concentrators.iter().enumerate().filter(|(_, it)| lives(it));
+        let alive = live.map(|(other, it)| {
+            let homes = u32::try_from(it.serves.len()).unwrap_or(u32::MAX);
+            (format!("c{other}"), Alive { homes, ..Alive::default() })
+        });
+        let alive = alive.collect();
+        let it = &mut self.concentrators[number];
+        it.fleet.alive = alive;
         let ranks = it.places.ranks(&it.fleet, &format!("c{number}"), &it.serves);
         let told = std::mem::replace(&mut it.told, ranks.clone());
+        let number_of = |name: &str| name[1..].parse::<usize>().expect("a number");
+        let referred = it.places.referrals().filter(|(home, _)| it.serves.contains_key(*home));
+        let all: Vec<(usize, usize)> = referred
+            .flat_map(|(home, names)| names.into_iter().map(move |name| (home, name)))
+            .map(|(home, name)| (number_of(home), number_of(name)))
+            .collect();
+        for (home, other) in all {
+            if self.place(home, other).is_none()
+                && let Some(place) = self.place(home, number)
+            {
+                self.at(self.homes[home].round_trips[place] / 2, Event::Refer(home, other));
+            }
+        }
         for (name, rank) in ranks {
             if told.get(&name) != Some(&rank) {
-                let home: usize = name.trim_start_matches('h').parse().expect("a home's number");
+                let home = number_of(&name);
                 let Some(place) = self.place(home, number) else { continue };
                 let way = self.homes[home].round_trips[place] / 2;
                 self.at(way, Event::Rank(home, place, rank));
@@ -327,7 +399,6 @@ impl World {
         let now = self.now;
         let it = &mut self.homes[home];
         let health = it.health.clone();
-        let before = it.order.serving();
         match it.order.update(|place| health[place], now) {
             None => {}
             Some(Step::Ask) => {
@@ -338,7 +409,6 @@ impl World {
             }
             Some(Step::Move { .. }) => {
                 self.this.moves += 1;
-                let _ = before;
                 self.say(home);
             }
         }
@@ -396,9 +466,9 @@ impl World {
 
     fn count_necessary(&mut self, gone: bool) {
         let second = (self.now - Time::from_millis(0)).as_secs();
-        let event = EVENTS
-            .iter()
-            .position(|(_, _, times, _)| second == if gone { times.start } else { times.end });
+        let mut events = self.scenario.events.iter();
+        let event =
+            events.position(|it| second == if gone { it.times.start } else { it.times.end });
         if let Some(event) = event {
             self.necessary[event * 2 + usize::from(!gone)] += 1;
         }
@@ -431,82 +501,37 @@ impl World {
         Duration::from_millis(millis.start + number % (millis.end - millis.start))
     }
 
-    fn report(&self, stand_ins: usize, sites: bool) {
-        let by = if sites { "the second at another site than the first" } else { "by chance" };
-        println!(
-            "{HOMES} homes with {stand_ins} stand-ins each, {by}, {CONCENTRATORS} concentrators for {CAPACITY} each\n"
-        );
-        println!(
-            "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | most served | 5 s later |"
-        );
-        println!("|---|---|---|---|---|---|---|---|---|---|---|---|");
-        for (number, (name, _, times, _)) in EVENTS.iter().enumerate() {
+    /// Of each outage, and of its end.
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for (number, Outage { name, times, .. }) in self.scenario.events.iter().enumerate() {
             for (gone, from, until) in
                 [(true, times.start, times.end), (false, times.end, times.end + 60)]
             {
-                let name = if gone { (*name).to_owned() } else { format!("{name}: it is back") };
                 let seconds = &self.seconds[from as usize..until as usize];
-                let moves: usize = seconds.iter().map(|it| it.moves).sum();
                 let most = |of: fn(&Second) -> usize| seconds.iter().map(of).max().unwrap_or(0);
                 let span = Time::from_millis(from * 1000)..Time::from_millis(until * 1000);
-                let mut gaps: Vec<Duration> = self
-                    .gaps
-                    .iter()
-                    .filter(|(at, _)| span.contains(at))
-                    .map(|(_, gap)| *gap)
-                    .collect();
+                let within = self.gaps.iter().filter(|(at, _)| span.contains(at));
+                let mut gaps: Vec<Duration> = within.map(|(_, gap)| *gap).collect();
                 let unfinished = self
                     .homes
                     .iter()
                     .filter(|home| home.without_since.is_some_and(|at| span.contains(&at)));
                 gaps.extend(unfinished.map(|_| Duration::MAX));
                 gaps.sort();
-                let necessary = self.necessary[number * 2 + usize::from(!gone)];
-                let within = |limit: u64| {
-                    let back =
-                        gaps.iter().filter(|gap| **gap <= Duration::from_secs(limit)).count();
-                    format!("{:.1} %", back as f64 * 100.0 / gaps.len().max(1) as f64)
-                };
-                let at = |share: f64| {
-                    let place = (gaps.len().saturating_sub(1) as f64 * share) as usize;
-                    gaps.get(place).map_or("-".to_owned(), |gap| format!("{} ms", gap.as_millis()))
-                };
-                println!(
-                    "| {name} | {} | {} | {} | {} | {} | {moves} | {:.2} | {} | {} | {} | {} |",
-                    if gone { gaps.len() } else { necessary },
-                    within(1),
-                    within(3),
-                    at(0.5),
-                    at(0.99),
-                    moves as f64 / necessary.max(1) as f64,
-                    most(|it| it.calls),
-                    most(|it| it.most_calls),
-                    most(|it| it.most_served),
-                    seconds.iter().skip(5).map(|it| it.most_served).max().unwrap_or(0),
-                );
+                outcomes.push(Outcome {
+                    name: if gone { (*name).to_owned() } else { format!("{name}: it is back") },
+                    gaps,
+                    necessary: self.necessary[number * 2 + usize::from(!gone)],
+                    moves: seconds.iter().map(|it| it.moves).sum(),
+                    most_calls: most(|it| it.calls),
+                    most_calls_of_one: most(|it| it.most_calls),
+                    most_served: most(|it| it.most_served),
+                    most_served_later: seconds[5..].iter().map(|it| it.most_served).max().unwrap(),
+                    most_served_at_last: seconds[seconds.len() - 1].most_served,
+                });
             }
         }
-    }
-
-    fn picture(&self) -> String {
-        let points = |of: fn(&Second) -> usize| {
-            let seconds = self.seconds.iter().enumerate();
-            seconds.map(|(at, second)| (at as f64, of(second) as f64)).collect()
-        };
-        let curve = |name, style, of| Curve { name, style, points: points(of) };
-        let curves = [
-            curve("homes without service", Style::Thin(0), |it| it.without),
-            curve("moves a second", Style::Thin(1), |it| it.moves),
-            curve("calls a second", Style::Thin(2), |it| it.calls),
-        ];
-        let bands: Vec<Band> = EVENTS
-            .iter()
-            .map(|(name, _, times, _)| Band {
-                from: times.start as f64,
-                to: times.end as f64,
-                label: (*name).to_owned(),
-            })
-            .collect();
-        braid_plot::svg(&curves, &bands, SECONDS as f64, "")
+        outcomes
     }
 }
