@@ -3,6 +3,7 @@
 mod calls;
 mod failures;
 mod half_working;
+mod hard;
 mod hostile;
 mod modes;
 mod points;
