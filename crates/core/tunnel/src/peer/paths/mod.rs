@@ -323,6 +323,11 @@ impl PathSet {
         self.up().any(|path| path.is_available(now))
     }
 
+    /// One that works may send within this time.
+    pub fn has_room_within(&self, now: Time, wait: Duration) -> bool {
+        self.up().any(|path| path.release_at(now).is_some_and(|at| at <= now + wait))
+    }
+
     /// Without a queue, of all paths that work.
     pub fn slowest_round_trip(&self) -> Duration {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()

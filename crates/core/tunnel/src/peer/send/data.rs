@@ -42,6 +42,13 @@ const FULL: usize = 16;
 /// name servers, voice. Ours; not measured apart.
 const SMALL: u32 = 512;
 
+/// Of a flow that has sent little lately so many bytes, two full packets, don't wait either...
+const SPARSE: u64 = 3000;
+/// ...while the pacer of some path is no further ahead: with many flows on a slow path each has
+/// sent little, and all of them together would flood it
+/// (docs/experiments/many-streams-on-slow-links.md).
+const SPARSE_AHEAD: Duration = Duration::from_millis(5);
+
 /// What is to be sent next, and by which path.
 struct Next {
     choice: Choice,
@@ -243,7 +250,10 @@ impl Send {
             let outgoing = reliability.get(key)?;
             let small = outgoing.len() <= SMALL;
             let rest = u64::from(outgoing.len() - outgoing.cut);
-            let item = if outgoing.is_realtime() || (small && !elastic) {
+            let sparse = head.sparse
+                && rest <= SPARSE
+                && outlet.paths.has_room_within(outlet.now, SPARSE_AHEAD);
+            let item = if outgoing.is_realtime() || ((small || sparse) && !elastic) {
                 Item::Urgent
             } else {
                 // What is before the last of it, as flows take turns.
