@@ -91,7 +91,8 @@ fn an_idle_home_costs_little_memory() {
         star.run(load, TURN * 2_000);
         let busy = HELD.get() - before;
         let idle = Load { packets: 0, up: false, down: false, ..load };
-        star.run(idle, Duration::from_secs(40));
+        // Buffers are given back half by half, whenever one wakes.
+        star.run(idle, Duration::from_secs(400));
         (busy, HELD.get() - before)
     };
     let ((few_busy, few_idle), (many_busy, many_idle)) = (held(2), held(12));
