@@ -93,8 +93,9 @@ impl Vault {
     fn needed(&self) -> Result<BTreeMap<String, Name>, Error> {
         let courier = self.courier();
         let repository = self.repository(false)?;
-        let (packs, _) = self.named_packs(&repository)?;
-        let mut names: Vec<Name> = packs.keys().map(|id| Name::new(FileType::Pack, id)).collect();
+        let named = self.named_packs(&repository)?;
+        let mut names: Vec<Name> =
+            named.packs.keys().map(|id| Name::new(FileType::Pack, id)).collect();
         for kind in [FileType::Config, FileType::Key, FileType::Snapshot, FileType::Index] {
             let listed = self.told(courier.list_with_size(kind))?;
             names.extend(listed.iter().map(|(id, _)| Name::new(kind, id)));

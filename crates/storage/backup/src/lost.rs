@@ -3,13 +3,34 @@
 
 use crate::Error;
 use crate::store::Name;
+use crate::target::LONGEST_BEHIND;
 use crate::vault::Vault;
+use jiff::{SignedDuration, Timestamp};
 use rustic_core::repofile::IndexFile;
 use rustic_core::{FileType, Id, Open, ReadBackend, RepairIndexOptions, Repository};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So many that a list lacks are looked for by themselves: a list may be behind.
+/// So many that a list lacks are looked for by themselves, and all that are young: a list may be
+/// behind.
 const LOOKED_FOR: usize = 64;
+
+/// Packs that indexes name.
+#[derive(Default)]
+pub(crate) struct Named {
+    /// With their sizes.
+    pub(crate) packs: BTreeMap<Id, u32>,
+    /// Those of them that were written within a day.
+    young: BTreeSet<Id>,
+    /// Others, which are to be removed.
+    marked: BTreeSet<Id>,
+}
+
+impl Named {
+    /// No index knows of it.
+    pub(crate) fn is_new(&self, id: &Id) -> bool {
+        !self.packs.contains_key(id) && !self.marked.contains(id)
+    }
+}
 
 impl Vault {
     /// Has the indexes name no packs that are lost, so that what they held counts as not there,
@@ -23,12 +44,11 @@ impl Vault {
         repository: &Repository<S>,
         resumed: bool,
     ) -> Result<usize, Error> {
-        let (named, marked) = self.named_packs(repository)?;
+        let named = self.named_packs(repository)?;
         let mut listed: HashMap<Id, u32> =
             self.told(self.courier().list_with_size(FileType::Pack))?.into_iter().collect();
         let lost = self.lost_of(&named, &mut listed)?;
-        let is_new = |id: &Id| !named.contains_key(id) && !marked.contains(id);
-        if lost.is_empty() && !(resumed && listed.keys().any(is_new)) {
+        if lost.is_empty() && !(resumed && listed.keys().any(|id| named.is_new(id))) {
             return Ok(0);
         }
         self.courier().take_for_listed(Some(listed.into_iter().collect()));
@@ -47,40 +67,58 @@ impl Vault {
         Ok(lost.len())
     }
 
-    /// By the indexes, with their sizes; and those that are marked for removal.
-    pub(crate) fn named_packs<S: Open>(
-        &self,
-        repository: &Repository<S>,
-    ) -> Result<(BTreeMap<Id, u32>, BTreeSet<Id>), Error> {
-        let (mut named, mut marked) = (BTreeMap::new(), BTreeSet::new());
+    /// By the indexes.
+    pub(crate) fn named_packs<S: Open>(&self, repository: &Repository<S>) -> Result<Named, Error> {
+        let since = self
+            .courier()
+            .now()
+            .checked_sub(SignedDuration::try_from(LONGEST_BEHIND).unwrap_or(SignedDuration::MAX));
+        let since = since.unwrap_or(Timestamp::MIN);
+        let mut named = Named::default();
         for one in self.told(repository.stream_files::<IndexFile>())? {
             let (_, index) = self.told(one)?;
-            named.extend(index.packs.iter().map(|pack| (*pack.id, pack.pack_size())));
-            marked.extend(index.packs_to_delete.iter().map(|pack| *pack.id));
+            let young = index.packs.iter().filter(|pack| pack.time.is_some_and(|it| it > since));
+            named.young.extend(young.map(|pack| *pack.id));
+            named.packs.extend(index.packs.iter().map(|pack| (*pack.id, pack.pack_size())));
+            named.marked.extend(index.packs_to_delete.iter().map(|pack| *pack.id));
         }
-        Ok((named, marked))
+        Ok(named)
     }
 
     /// What is there although it isn't in the list is put into it.
-    fn lost_of(
+    pub(crate) fn lost_of(
         &self,
-        named: &BTreeMap<Id, u32>,
+        named: &Named,
         listed: &mut HashMap<Id, u32>,
     ) -> Result<BTreeSet<Id>, Error> {
-        let unlisted: Vec<(&Id, &u32)> =
-            named.iter().filter(|(id, size)| listed.get(*id) != Some(*size)).collect();
+        let unlisted: Vec<(Id, u32)> = named
+            .packs
+            .iter()
+            .filter(|(id, size)| listed.get(*id) != Some(*size))
+            .map(|(id, size)| (*id, *size))
+            .collect();
         let mut lost = BTreeSet::new();
         let (looked_for, others) = unlisted.split_at(unlisted.len().min(LOOKED_FOR));
         for (id, size) in looked_for {
-            match self.courier().has(&Name::new(FileType::Pack, id), **size)? {
-                true => drop(listed.insert(**id, **size)),
-                false => drop(lost.insert(**id)),
+            match self.courier().has(&Name::new(FileType::Pack, id), *size)? {
+                true => drop(listed.insert(*id, *size)),
+                false => drop(lost.insert(*id)),
             }
         }
-        // Where one was there the list is behind, and says nothing of the rest.
-        match lost.len() == LOOKED_FOR {
-            true => lost.extend(others.iter().map(|(id, _)| **id)),
-            false => listed.extend(others.iter().map(|(id, size)| (**id, **size))),
+        // Where one was there the list is behind, and says nothing of older ones.
+        let is_behind = lost.len() < looked_for.len();
+        for (id, size) in others {
+            let is_there = match named.young.contains(id) {
+                true => {
+                    let last = u64::from(*size).saturating_sub(1)..u64::from(*size);
+                    self.courier().part(&Name::new(FileType::Pack, id), last)?.is_some()
+                }
+                false => is_behind,
+            };
+            match is_there {
+                true => drop(listed.insert(*id, *size)),
+                false => drop(lost.insert(*id)),
+            }
         }
         Ok(lost)
     }

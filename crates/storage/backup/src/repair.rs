@@ -6,6 +6,8 @@ use crate::Error;
 use crate::heard;
 use crate::pack::{self, Inspected};
 use crate::quiet::caught;
+use crate::short_id::short_id;
+use crate::target::LONGEST_BEHIND;
 use crate::vault::{INCOMPLETE, Present, Vault, present};
 use crate::walk::{Lack, Walk};
 use rustic_core::repofile::{IndexFile, IndexId, IndexPack, SnapshotFile};
@@ -15,6 +17,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 /// The tag of backups without what was lost for good.
 const REPAIRED: &str = "repaired";
@@ -75,6 +78,9 @@ impl Repair<'_> {
     pub fn look(&self) -> Result<Damage, Error> {
         let vault = self.vault;
         let repository = vault.repository(false)?;
+        // Before the indexes: those of each that is listed are there then.
+        let mut snapshots = vault.told(repository.get_all_snapshots())?;
+        snapshots.sort_by_key(|snapshot| snapshot.time.timestamp());
         let listed: HashMap<Id, u32> =
             vault.told(vault.courier().list_with_size(FileType::Pack))?.into_iter().collect();
         let mut seen = HashSet::new();
@@ -107,8 +113,6 @@ impl Repair<'_> {
         damage.packs.sort_by(|a, b| a.id.cmp(&b.id));
         let lost = self.found_nowhere(&broken)?;
         let repository = vault.told(repository.to_indexed())?;
-        let mut snapshots = vault.told(repository.get_all_snapshots())?;
-        snapshots.sort_by_key(|snapshot| snapshot.time.timestamp());
         let mut walk = Walk::new(vault, &repository, &lost);
         for snapshot in &snapshots {
             let lack = walk.lack_of(snapshot)?;
@@ -235,6 +239,9 @@ impl Repair<'_> {
             return Ok(0);
         }
         let _heard = heard::listen();
+        if vault.target().lists_may_be_behind() {
+            self.refuse_lists_behind(damage)?;
+        }
         let repository = vault.told(vault.repository(false)?.to_indexed())?;
         let lacking: HashSet<&str> =
             damage.backups.iter().map(|one| one.backup.id.as_str()).collect();
@@ -259,6 +266,29 @@ impl Repair<'_> {
             }
         }
         Ok(lacking.len())
+    }
+
+    /// What an index has that isn't listed yet would count as lost.
+    fn refuse_lists_behind(&self, damage: &Damage) -> Result<(), Error> {
+        let vault = self.vault;
+        let repository = vault.repository(false)?;
+        vault.take_stock(&repository, true)?;
+        let listed = vault.told(vault.courier().list_with_size(FileType::Pack))?;
+        let named = vault.named_packs(&repository)?;
+        let unnamed = listed.iter().filter(|(id, _)| named.is_new(id)).count();
+        if unnamed > 0 {
+            return Err(vault.are_behind(&format!("no index names {unnamed} of its packs")));
+        }
+        let now = vault.courier().now();
+        let now = Duration::try_from(now.as_duration()).unwrap_or_default();
+        let is_young = |it: &&Lacking| it.backup.taken + LONGEST_BEHIND > now;
+        match damage.backups.iter().find(is_young) {
+            None => Ok(()),
+            Some(young) => Err(vault.are_behind(&format!(
+                "{} lacks something, and was made less than a day ago",
+                short_id(&young.backup.id)
+            ))),
+        }
     }
 }
 

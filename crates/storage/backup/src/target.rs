@@ -5,7 +5,11 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 use url::Url;
+
+/// No list of a target is behind for longer.
+pub(crate) const LONGEST_BEHIND: Duration = Duration::from_secs(24 * 3600);
 
 /// A place for backups.
 #[derive(Clone, PartialEq, Eq)]
@@ -175,6 +179,11 @@ impl Target {
             }
             other => other.to_restic(),
         }
+    }
+
+    /// Whether its lists may lack for a while what was just written, and have what is gone.
+    pub(crate) fn lists_may_be_behind(&self) -> bool {
+        matches!(self, Target::S3 { .. })
     }
 
     /// As `restic -r` takes it.

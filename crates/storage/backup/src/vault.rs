@@ -8,7 +8,9 @@ use crate::heard;
 use crate::key::Key;
 use crate::manner::Manner;
 use crate::quiet::caught;
-use crate::target::Target;
+use crate::short_id::short_id;
+use crate::store::Name;
+use crate::target::{LONGEST_BEHIND, Target};
 use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
 use braid_pool::step::quoted;
 use jiff::SignedDuration;
@@ -220,7 +222,12 @@ impl Vault {
             false => ReadSubsetOption::Percentage(percent),
         };
         let options = CheckOptions::default().read_data(percent > 0.0).read_data_subset(subset);
+        let mut listed =
+            self.told(self.courier.list_with_size(FileType::Pack))?.into_iter().collect();
+        self.lost_of(&self.named_packs(&repository)?, &mut listed)?;
+        self.courier.take_for_listed(Some(listed.into_iter().collect()));
         let checked = caught(|| repository.check(options));
+        self.courier.take_for_listed(None);
         if let Some(failure) = self.courier.failure() {
             return Err(failure);
         }
@@ -314,29 +321,59 @@ impl Vault {
     }
 
     /// Removes those that don't stay, and then the data that nothing needs any more; how many went.
+    /// `made_here` are backups that this computer knows of: a list without them may be behind, and
+    /// what it lacks would count as needed by nobody.
     ///
     /// # Errors
-    /// The target lets nothing be removed, or can't be reached.
-    pub fn forget(&self, all: &[Forgotten]) -> Result<usize, Error> {
+    /// The target lets nothing be removed, or can't be reached; or its lists aren't whole.
+    pub fn forget(&self, all: &[Forgotten], made_here: &[&str]) -> Result<usize, Error> {
         let going: Vec<&str> =
             all.iter().filter(|one| !one.keep).map(|one| one.backup.id.as_str()).collect();
         let repository = self.repository(true)?;
         self.courier.tidy();
-        if !going.is_empty() {
-            let ids =
-                going.iter().map(|id| self.told(id.parse())).collect::<Result<Vec<_>, Error>>()?;
+        let ids =
+            going.iter().map(|id| self.told(id.parse())).collect::<Result<Vec<_>, Error>>()?;
+        self.refuse_lists_without(made_here)?;
+        // Packs are marked now, and removed by a later run: another computer may just be using
+        // them, by a backup that lists don't have yet; and what that has sent isn't old.
+        let mut options = PruneOptions::default();
+        options.keep_pack = jiff::Span::new().hours(LONGEST_BEHIND.as_secs() as i64 / 3600);
+        options.ignore_snaps.clone_from(&ids);
+        let plan = repository.prune_plan(&options).map_err(|error| {
+            let what = one_line(&error);
+            self.courier.failure().unwrap_or_else(|| self.are_behind(&what))
+        })?;
+        if !ids.is_empty() {
             self.told(repository.delete_snapshots(&ids))?;
         }
-        // Packs are marked now, and removed by a later run: another computer may just be using
-        // them.
-        let options = PruneOptions::default();
-        let plan = self.told(repository.prune_plan(&options))?;
         let pruned = caught(|| repository.prune(&options, plan));
         match pruned {
             Ok(pruned) => self.told(pruned)?,
             Err(said) => return Err(self.courier.gave_up(said)),
         }
         Ok(going.len())
+    }
+
+    /// Each of these is listed, or is gone.
+    fn refuse_lists_without(&self, made_here: &[&str]) -> Result<(), Error> {
+        let listed = self.told(self.courier.list_with_size(FileType::Snapshot))?;
+        let listed: BTreeSet<String> =
+            listed.iter().map(|(id, _)| id.to_hex().as_str().to_owned()).collect();
+        for id in made_here.iter().filter(|id| !listed.contains(**id)) {
+            let name = Name::new(FileType::Snapshot, &self.told(id.parse())?);
+            if self.courier.part(&name, 0..1)?.is_some() {
+                return Err(self.are_behind(&format!("the backup {} isn't listed", short_id(id))));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn are_behind(&self, what: &str) -> Error {
+        let what = format!(
+            "nothing was removed: {what}; its lists may be behind: try again later, and where it \
+             stays so `braid pool backup check` tells more"
+        );
+        Error::Target { target: self.target.shown(), what }
     }
 
     pub(crate) fn courier(&self) -> &Courier {
@@ -393,6 +430,15 @@ impl Vault {
             target: self.target.shown(),
         };
         let repository = match repository.open(&Credentials::password(self.key.reveal())) {
+            Err(error)
+                if error.is_incorrect_password()
+                    && self.told(self.courier.list_with_size(FileType::Key))?.is_empty() =>
+            {
+                let what = "no keys are listed there: its list is behind, and a later try finds \
+                            them, or somebody has removed them";
+                let what = what.to_owned();
+                return Err(Error::Target { target: self.target.shown(), what });
+            }
             Err(error) if error.is_incorrect_password() => {
                 let meant = self.key.meant().ok_or_else(wrong)?;
                 match bare()?.open(&Credentials::password(&*meant)) {

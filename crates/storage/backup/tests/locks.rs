@@ -78,7 +78,7 @@ fn all_that_a_backup_needs_is_locked_and_prolonged_while_it_is_needed() {
     let later = snapshots[0].taken + std::time::Duration::from_secs(400 * 86_400);
     let mut all = vault.judge(&policy, later).unwrap();
     all[0].keep = false;
-    assert!(vault.forget(&all).is_err());
+    assert!(vault.forget(&all, &[]).is_err());
     assert_eq!(files_below(&place.path("s3/backups")), files);
 
     // Three weeks later all have enough; a month later none has.

@@ -134,7 +134,7 @@ fn a_target_that_only_appends_takes_backups_and_lets_nothing_be_removed() {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     let verdicts = vault.judge(&policy, now).unwrap();
     assert_eq!(verdicts.iter().filter(|one| !one.keep).count(), 1);
-    let error = vault.forget(&verdicts).unwrap_err().to_string();
+    let error = vault.forget(&verdicts, &[]).unwrap_err().to_string();
     assert!(error.contains("doesn't let anything be removed"), "{error}");
     assert_eq!(vault.backups().unwrap().len(), 3);
     assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());

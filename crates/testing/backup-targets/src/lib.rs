@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod behind;
 mod locking;
 mod noise;
 mod odd_files;

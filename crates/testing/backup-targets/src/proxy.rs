@@ -1,3 +1,4 @@
+use crate::behind::Writes;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -36,6 +37,8 @@ pub enum Fault {
     WrongEtag,
     /// It takes so much longer.
     Slow(Duration),
+    /// Of a list: it is as it was before so many writes and removals that went through here.
+    Behind(usize),
 }
 
 /// An HTTP proxy in front of a server, for one request a connection, which does to each what it is
@@ -59,12 +62,14 @@ impl Proxy {
         let address = listener.local_addr().unwrap();
         let count = Arc::new(AtomicU64::new(0));
         let (fault, counting) = (Arc::new(fault), Arc::clone(&count));
+        let writes = Arc::new(Writes::default());
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (fault, counting) = (Arc::clone(&fault), Arc::clone(&counting));
+                let writes = Arc::clone(&writes);
                 thread::spawn(move || {
                     // A connection that breaks is what it is for.
-                    let _ = pass(client, server, &*fault, &counting);
+                    let _ = pass(client, server, &*fault, &counting, &writes);
                 });
             }
         });
@@ -82,6 +87,7 @@ fn pass(
     server: SocketAddr,
     fault: &dyn Fn(&Request) -> Fault,
     count: &AtomicU64,
+    writes: &Writes,
 ) -> io::Result<()> {
     let (head, mut body) = read_head(&mut client)?;
     let mut lines = head.split("\r\n");
@@ -133,12 +139,24 @@ fn pass(
     }
     let mut answer = vec![];
     upstream.read_to_end(&mut answer)?;
+    if answer.starts_with(b"HTTP/1.1 2") {
+        writes.note(&request.method, &request.path, length);
+    }
     if fault == Fault::CutAnswer {
         return Ok(());
     }
     let body_at = answer.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
     let body_length = answer.len() - body_at;
     match fault {
+        Fault::Behind(count) if request.path.contains("list-type=2") => {
+            let list = String::from_utf8_lossy(&answer[body_at..]);
+            let list = writes.list_before(count, &request.path, &list);
+            let head = format!(
+                "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
+                list.len()
+            );
+            answer = [head.into_bytes(), list.into_bytes()].concat();
+        }
         Fault::Truncate => answer.truncate(body_at + body_length / 2),
         Fault::Damage if body_length > 0 => answer[body_at + body_length / 2] ^= 0x55,
         Fault::WrongEtag => {

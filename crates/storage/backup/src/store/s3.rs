@@ -161,6 +161,15 @@ impl Store for S3Store {
     }
 
     fn list(&self, kind: FileType) -> Result<Vec<(Id, u32)>, StoreError> {
+        // A list that is behind would have what is there prepared anew.
+        if kind == FileType::Config {
+            return match self.read(&Name::new(kind, &Id::default()), None) {
+                Ok(content) => Ok(vec![(Id::default(), size_of(content.len() as u64)?)]),
+                // Nothing is prepared yet, the bucket neither.
+                Err(StoreError::Absent) => Ok(vec![]),
+                Err(other) => Err(other),
+            };
+        }
         let known = self.known();
         let prefix = format!("{}{}", self.prefix, kind.dirname());
         let mut all = vec![];
@@ -174,8 +183,6 @@ impl Store for S3Store {
             let answer = self.ask(Method::GET, &action, &[], &[], 1 << 20)?;
             if answer.status.as_u16() != 200 {
                 return match self.refusal(&answer) {
-                    // Nothing is prepared yet, the bucket neither.
-                    StoreError::Absent if kind == FileType::Config => Ok(vec![]),
                     StoreError::Absent => {
                         Err(StoreError::Final(format!("there is no bucket {}", self.bucket)))
                     }
@@ -186,16 +193,9 @@ impl Store for S3Store {
             let page = ListObjectsV2::parse_response(&text)
                 .map_err(|_| StoreError::Passing("its list can't be read".to_owned()))?;
             for object in &page.contents {
-                let size = object.size.unwrap_or(0);
-                if kind == FileType::Config {
-                    if object.key == prefix {
-                        all.push((Id::default(), size_of(size)?));
-                    }
-                    continue;
-                }
                 let name = object.key.rsplit('/').next().unwrap_or_default();
                 if let Some(id) = id_of(name) {
-                    all.push((id, size_of(size)?));
+                    all.push((id, size_of(object.size.unwrap_or(0))?));
                 }
             }
             token = page.next_continuation_token;

@@ -19,7 +19,7 @@ Examples:
 The newest backup of each computer and path stays. With --yes alone nothing is
 deleted when that would take most at once by a new policy, or by a leap of the
 clock. Data is removed a day after nothing needs it any more, since another
-computer may just be using it. A target that only appends refuses; there its
+computer may just be using it, and nothing that is younger than a day. A target that only appends refuses; there its
 own rules remove what is old.")]
 pub struct Forget {
     /// The target
@@ -57,7 +57,9 @@ impl Forget {
         }
         let Self { dry_run, yes, allow_mass_deletion, .. } = *self;
         Consent { dry_run, yes, allow_mass_deletion }.obtain(&cautions, going)?;
-        let deleted = if self.dry_run { 0 } else { vault.forget(&backups)? };
+        let made_here: Vec<&str> =
+            record.sources.values().filter_map(|source| source.snapshot.as_deref()).collect();
+        let deleted = if self.dry_run { 0 } else { vault.forget(&backups, &made_here)? };
         let kept = match self.dry_run {
             true => Ok(()),
             false => {
