@@ -73,6 +73,7 @@ pub fn start(
             class_modes: modes.clone(),
             memory_per_peer: setup.memory_per_peer.bytes(),
             isolate_peers: setup.isolate_homes,
+            announces: setup.announces,
             redundancy_budget: setup.redundancy_budget,
             worker,
             seed: seed(),
@@ -308,6 +309,12 @@ impl Bridge {
                 let before = self.ranks_now();
                 self.ranks = ranks;
                 self.say_ranks(&before)
+            }
+            Change::Announced(homes) => {
+                for (id, _) in self.peers.iter().filter(|(_, peer)| homes.contains(&peer.name)) {
+                    self.plane.change(Core::Announced(*id))?;
+                }
+                Ok(())
             }
             Change::SetReferrals(referrals) => {
                 let before = std::mem::replace(&mut self.referrals, referrals);

@@ -37,6 +37,8 @@ pub struct Setup {
     pub memory_per_peer: ByteSize,
     /// Nothing goes from one home to another.
     pub isolate_homes: bool,
+    /// Homes are announced to routers where they are served.
+    pub announces: bool,
     /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<WakeLatency>,
     /// Sockets where peers come to us (concentrator): for each address one for each worker, and

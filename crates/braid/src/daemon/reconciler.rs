@@ -381,11 +381,8 @@ impl Reconciler {
             self.route();
             self.show();
         }
-        if self.settings.config.routing.announce_table.is_some()
-            && self.announcing.follow(&self.as_served(&snapshot.peers), Instant::now())
-        {
-            self.route();
-            self.show();
+        if self.settings.config.routing.announce_table.is_some() {
+            self.announce(&snapshot.peers);
         }
         if !self.settings.config.rules.is_empty() && self.candidates() != self.rules.candidates() {
             self.follow_rules();
@@ -488,6 +485,21 @@ impl Reconciler {
         }
     }
 
+    /// Tells routers who is served here, and then the data plane that they were told.
+    fn announce(&mut self, peers: &[PeerStatus]) {
+        let before = self.announcing.clone();
+        if !self.announcing.follow(&self.as_served(peers), Instant::now()) {
+            return;
+        }
+        self.route();
+        let names = self.settings.config.peers.iter().map(|peer| &peer.name);
+        let new =
+            names.filter(|name| self.announcing.has(name.as_str()) && !before.has(name.as_str()));
+        // A data plane that has ended is found where it is waited for.
+        let _ = self.data_plane.change(Change::Announced(new.cloned().collect()));
+        self.show();
+    }
+
     /// Does here what goes with a change, and hands it on to the data plane.
     fn carry_out(&mut self, mut change: Change) -> Result<(), DataPlaneEnded> {
         match &change {
@@ -509,6 +521,7 @@ impl Reconciler {
             | Change::SetDraining(_)
             | Change::SetLimit { .. }
             | Change::SetRanks(_)
+            | Change::Announced(_)
             | Change::SetReferrals(_) => {}
         }
         // The config's tier is that of links that aren't metered.

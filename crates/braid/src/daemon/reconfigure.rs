@@ -49,6 +49,8 @@ pub enum Change {
     /// How willing this concentrator is to serve homes, by their keys; others as it is by itself.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetRanks(BTreeMap<PublicKey, u8>),
+    /// These homes are announced to routers now.
+    Announced(Vec<Name>),
     /// To which concentrators homes are referred, by their keys.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetReferrals(BTreeMap<PublicKey, Vec<Arc<Referral>>>),

@@ -3,7 +3,8 @@
 //!
 //! `cargo test -p braid --test end_to_end fleet_figures -- --ignored --nocapture`
 //!
-//! `ETCD_DEAD_S=300` is for how long etcd is dead, in seconds; 60 without.
+//! `ETCD_DEAD_S=300` is for how long etcd is dead, in seconds; 60 without. `KILLS=4` kills so many
+//! concentrators, one after the other, and does nothing else.
 
 use crate::fleet::Etcd;
 use crate::moving_addresses::{BGPD, BIRD, EXAMPLE, Program, QuickPings, SERVER, bird, frr};
@@ -39,12 +40,18 @@ fn what_a_village_notices() {
     village.wait_until_whole();
     println!("served by each: {:?}", village.spread());
 
-    village.measure("kill -9 of a concentrator", 10, |village, serving| {
-        village.concentrators[serving].kill();
-    });
-    let dead = village.dead();
-    village.concentrators[dead].start();
-    village.wait_until_whole();
+    let kills = number("KILLS");
+    for _ in 0..kills.unwrap_or(1) {
+        village.measure("kill -9 of a concentrator", 10, |village, serving| {
+            village.concentrators[serving].kill();
+        });
+        let dead = village.dead();
+        village.concentrators[dead].start();
+        village.wait_until_whole();
+    }
+    if kills.is_some() {
+        return;
+    }
 
     village.measure("drain", 25, |village, serving| {
         village.concentrators[serving].braid_ok(&["concentrator", "drain", "--within", "60s"]);
@@ -66,8 +73,7 @@ fn what_a_village_notices() {
     });
     village.wait_until_whole();
 
-    let seconds = std::env::var("ETCD_DEAD_S").ok().and_then(|text| text.parse().ok());
-    let dead_for = Duration::from_secs(seconds.unwrap_or(60));
+    let dead_for = Duration::from_secs(number("ETCD_DEAD_S").unwrap_or(60));
     let what = format!("etcd dead for {} s", dead_for.as_secs());
     village.measure(&what, dead_for.as_secs() + 10, |village, _| {
         village.etcd.iter_mut().for_each(Etcd::stop);
@@ -78,6 +84,10 @@ fn what_a_village_notices() {
         }
     });
     village.wait_until_whole();
+}
+
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 struct Village {

@@ -98,6 +98,9 @@ pub struct TunnelConfig {
     pub handshakes_per_second: u32,
     /// Nothing goes from one peer to another.
     pub isolate_peers: bool,
+    /// Homes' addresses are announced to routers where they are served: what a home sends that was
+    /// taken over from a silent concentrator waits until [`Change::Announced`](crate::Change).
+    pub announces: bool,
     /// Which of several this one is.
     pub worker: Worker,
     /// How long nothing may come by a path that a peer opened and that doesn't
@@ -121,6 +124,7 @@ impl TunnelConfig {
             epoch_unix_nanos: 0,
             handshakes_per_second: 50,
             isolate_peers: false,
+            announces: false,
             worker: Worker::ALONE,
             path_expiry: PATH_EXPIRY,
         }

@@ -46,6 +46,42 @@ fn another_takes_over_and_nothing_that_was_on_its_way_is_lost() {
     assert_eq!(net.answers(1), 1, "what was on its way there");
 }
 
+/// Of one that announces its homes to routers.
+#[test]
+fn what_a_home_sends_after_a_silence_waits_until_its_route_is_known() {
+    let mut net = Net::announcing();
+    net.run(2000, |net, _| net.send());
+    assert_eq!(net.missing(), 20, "nothing waits at first, but on the links");
+    net.away[0] = true;
+    while net.served()[1] != Some(true) {
+        net.run(1, |net, _| net.send());
+    }
+    net.run(30, |net, _| net.send());
+    assert!(net.came[1].is_empty());
+    let (home, now) = (net.servers[1].report(net.now)[0].0, net.now);
+    net.servers[1].apply(Change::Announced(home), now);
+    net.run(30, |net, _| net.send());
+    assert!(net.came[1].is_empty(), "the router isn't as quick");
+    net.run(20, |net, _| net.send());
+    net.run(100, |_, _| ());
+    assert_eq!(net.missing(), 0);
+    assert!(net.came[1].is_sorted(), "in order");
+
+    // In good order nothing waits; and where no route is ever announced it isn't waited for long.
+    let mut net = Net::announcing();
+    net.run(16_000, |_, _| ());
+    net.set_rank(0, 255);
+    net.run(1000, |net, _| net.send());
+    assert_eq!(net.served(), [Some(false), Some(true)]);
+    assert_eq!(net.missing(), 20, "on the links");
+    net.set_rank(0, 0);
+    net.run(1000, |net, _| net.send());
+    net.away[0] = true;
+    net.run(400, |net, _| net.send());
+    net.run(100, |_, _| ());
+    assert_eq!(net.missing(), 0);
+}
+
 #[test]
 fn links_that_are_dark_move_nothing() {
     let mut net = Net::new();
@@ -233,9 +269,18 @@ struct Flying {
 
 impl Net {
     fn new() -> Net {
+        Net::with(false)
+    }
+
+    /// Whose servers announce their homes to routers.
+    fn announcing() -> Net {
+        Net::with(true)
+    }
+
+    fn with(announces: bool) -> Net {
         let (home, peers) = home(1, Time::ZERO);
         let servers = SERVERS.map(|key| {
-            let mut server = end(key, 1);
+            let mut server = Tunnel::new(TunnelConfig { announces, ..config(key, 1) });
             let config = LinkConfig { listens: true, ..LinkConfig::default() };
             server.add_link(LINKS[0], config, Time::ZERO);
             server.add_peer(peer(1, &["10.0.0.1/32"]), Time::ZERO);
@@ -372,7 +417,7 @@ impl Net {
 
 /// The home's `run`th, and its peers.
 fn home(run: u64, now: Time) -> (Tunnel, [PeerId; 2]) {
-    let mut home = end(1, run);
+    let mut home = Tunnel::new(config(1, run));
     for link in LINKS {
         home.add_link(link, LinkConfig::default(), now);
     }
@@ -384,13 +429,13 @@ fn home(run: u64, now: Time) -> (Tunnel, [PeerId; 2]) {
     (home, peers)
 }
 
-fn end(key: u8, run: u64) -> Tunnel {
-    Tunnel::new(TunnelConfig {
+fn config(key: u8, run: u64) -> TunnelConfig {
+    TunnelConfig {
         layer: Layer::L3,
         seed: u64::from(key) + (run << 8),
         epoch_unix_nanos: 1_700_000_000_000_000_000,
         ..TunnelConfig::new(PrivateKey::from_bytes(&[key; 32]))
-    })
+    }
 }
 
 fn take(from: &mut Tunnel, now: Time) -> Vec<(LinkId, SocketAddr, Vec<u8>)> {

@@ -123,7 +123,8 @@ pub struct TunnelMode {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Service {
     /// From a concentrator: how willing it is to serve the home, from 0, very, to
-    /// [`Service::DRAINING`]. From a home: [`Service::HERE`], or [`Service::ELSEWHERE`].
+    /// [`Service::DRAINING`]. From a home: [`Service::HERE`],
+    /// [`Service::ELSEWHERE`], or [`Service::HERE_AFTER_SILENCE`].
     pub word: u8,
     /// Rises with each change of the word, so that one that is late counts no more.
     pub epoch: u64,
@@ -136,6 +137,8 @@ impl Service {
     pub const HERE: u8 = 0;
     /// The home is served by another concentrator.
     pub const ELSEWHERE: u8 = 1;
+    /// The home is served by the receiver, since the one before fell silent just now.
+    pub const HERE_AFTER_SILENCE: u8 = 2;
     /// Most bytes of the frame.
     pub const MAX_LEN: usize = 10;
 }

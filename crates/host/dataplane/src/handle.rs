@@ -165,6 +165,7 @@ impl Handle {
             Change::SetEndpoints(id, _)
             | Change::StandIn(id, _)
             | Change::SetRank(id, _)
+            | Change::Announced(id)
             | Change::SetLimits { home: id, .. }
             | Change::Refer(id, _)
             | Change::Introduce(id, _)

@@ -18,7 +18,7 @@ const AFTER_SILENCE_OF_ONE: Duration = Duration::from_secs(10);
 const SAYS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Follows who is served here.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Announcing {
     homes: BTreeMap<String, Home>,
 }

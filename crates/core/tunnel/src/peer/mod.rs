@@ -248,7 +248,9 @@ impl Peer {
     /// Whether the home is served here, as it says.
     pub(crate) fn served(&self) -> Option<Served> {
         let said = self.terms.service.last().filter(|_| !self.config.opens_paths())?;
-        Some(Served { here: said.word == Service::HERE, epoch: said.epoch })
+        let after_silence = said.word == Service::HERE_AFTER_SILENCE;
+        let here = after_silence || said.word == Service::HERE;
+        Some(Served { here, after_silence, epoch: said.epoch })
     }
 
     /// The same, once it has said something else.

@@ -81,6 +81,8 @@ pub struct PeerReport {
 pub struct Served {
     /// It is this end.
     pub here: bool,
+    /// The one before fell silent just then.
+    pub after_silence: bool,
     /// Rises with each of its moves: of two that serve it the higher is right.
     pub epoch: u64,
 }

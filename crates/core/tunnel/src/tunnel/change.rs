@@ -38,6 +38,8 @@ pub enum Change {
     /// How willing we are to serve this home, from now on: 0 is the most, 255 means that we are
     /// about to go. It goes to the most willing of its concentrators.
     SetRank(PeerId, u8),
+    /// This home's addresses are announced from now on: routers send what is for it here.
+    Announced(PeerId),
     /// Of inner packets this home gets and sends no more than this.
     SetLimits {
         /// Which home.
@@ -80,6 +82,7 @@ impl Tunnel {
             Change::SetEndpoints(peer, endpoints) => self.set_endpoints(peer, endpoints, now),
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::SetRank(home, rank) => self.set_rank(home, rank, now),
+            Change::Announced(home) => self.holding.on_announced(home, now),
             Change::SetLimits { home, to, from } => self.set_limits(home, to, from, now),
             Change::Refer(home, referrals) => self.refer(home, &referrals, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),
@@ -166,6 +169,7 @@ impl Tunnel {
             self.forwarding.remove_port(Port::Peer(id));
             self.sessions.forget(id);
             self.timers.set(id, None);
+            self.holding.end(id, &mut self.outbox);
             self.leave_group(id, now);
             self.active.retain(|peer| *peer != id);
         }

@@ -8,6 +8,7 @@ mod event;
 mod forward;
 mod handover;
 mod handshakes;
+mod holding;
 mod outbox;
 mod peers;
 mod random;
@@ -28,6 +29,7 @@ use braid_units::Time;
 use braid_wire::{Close, DataHeader, DatagramKind};
 use forward::Port;
 use handshakes::Handshaking;
+use holding::Holding;
 use outbox::Outbox;
 use peers::Peers;
 use random::SplitMix;
@@ -66,6 +68,7 @@ pub struct Tunnel {
     reception: Reception,
     allowed: AllowedIps<PeerId>,
     serving: Serving,
+    holding: Holding,
     forwarding: ForwardingDatabase<Port>,
     random: SplitMix,
     hash_key: HashKey,
@@ -114,6 +117,7 @@ impl Tunnel {
             sessions: SessionTable::new(config.worker),
             allowed: AllowedIps::new(),
             serving: Serving::default(),
+            holding: Holding::default(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
             active: VecDeque::new(),
             timers: Timers::default(),
@@ -166,6 +170,7 @@ impl Tunnel {
         if self.serving.deadline().is_some_and(|at| at <= now) {
             self.elect(now);
         }
+        self.holding.release(now, &mut self.outbox);
     }
 
     /// When [`Self::handle_timeout`] is to be called at the latest.
@@ -173,7 +178,8 @@ impl Tunnel {
         if !self.active.is_empty() || self.outbox.has_messages() {
             return Some(Time::ZERO);
         }
-        [self.timers.next(), self.serving.deadline()].into_iter().flatten().min()
+        let deadlines = [self.timers.next(), self.serving.deadline(), self.holding.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// The next datagrams to send: written into `out`, which is cleared first.
@@ -324,6 +330,15 @@ impl Tunnel {
 
     /// Passes on what a peer has produced.
     fn after_peer(&mut self, id: PeerId, now: Time) {
+        // Before what came with the word.
+        let served = self.peers.get_mut(id).and_then(|entry| entry.peer.take_service());
+        match served {
+            Some(served) if served.after_silence && self.config.announces => {
+                self.holding.begin(id, now);
+            }
+            Some(served) if !served.here => self.holding.end(id, &mut self.outbox),
+            _ => {}
+        }
         self.route_in(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
         entry.peer.give_back(&mut self.buffers);
@@ -332,7 +347,7 @@ impl Tunnel {
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
             self.outbox.tell(Event::Closed { peer: id });
         }
-        if let Some(served) = entry.peer.take_service() {
+        if let Some(served) = served {
             self.outbox.tell(Event::Served { peer: id, here: served.here });
         }
         let Some(entry) = self.peers.get_mut(id) else { return };

@@ -72,3 +72,11 @@ impl Outbox {
         self.events.pop()
     }
 }
+
+/// Packets for our device.
+impl Extend<InnerPacket> for Outbox {
+    #[inline]
+    fn extend<T: IntoIterator<Item = InnerPacket>>(&mut self, packets: T) {
+        packets.into_iter().for_each(|packet| self.deliver(packet));
+    }
+}

@@ -83,7 +83,7 @@ impl Tunnel {
     pub(super) fn stand_in(&mut self, peer: PeerId, owner: PeerId, now: Time) {
         if self.peers.get_mut(peer).is_some() && self.peers.get_mut(owner).is_some() {
             self.serving.add(peer, owner, now);
-            self.say_who_serves(owner, now);
+            self.say_who_serves(owner, Service::HERE, now);
             self.elect(now);
         }
     }
@@ -94,7 +94,7 @@ impl Tunnel {
         let owner = self.serving.owner_of(peer);
         self.serving.remove(peer);
         if owner != peer {
-            self.say_who_serves(owner, now);
+            self.say_who_serves(owner, Service::HERE, now);
         }
     }
 
@@ -144,20 +144,21 @@ impl Tunnel {
             self.admit(to, packet, now);
         }
         let owner = self.serving.owner_of(to);
-        self.say_who_serves(owner, now);
+        let here = if planned { Service::HERE } else { Service::HERE_AFTER_SILENCE };
+        self.say_who_serves(owner, here, now);
         self.outbox.tell(Event::Moved { owner, from, to });
     }
 }
 
 impl Tunnel {
-    /// Each member of the group hears whether it serves.
-    pub(super) fn say_who_serves(&mut self, owner: PeerId, now: Time) {
+    /// Each member of the group hears whether it serves: the one that does by the word `here`.
+    pub(super) fn say_who_serves(&mut self, owner: PeerId, here: u8, now: Time) {
         let epoch = self.next_epoch(now);
         let serving = self.serving.server_of(owner);
         let group = self.serving.groups.iter().find(|it| it.members.first() == Some(&owner));
         for member in group.map_or_else(|| vec![owner], |group| group.members.clone()) {
             let word = match serving == member {
-                true => Service::HERE,
+                true => here,
                 false => Service::ELSEWHERE,
             };
             self.say(member, Service { word, epoch });

@@ -92,6 +92,10 @@ impl News {
     /// The peer knows nothing any more.
     pub fn restart(&mut self) {
         self.mode_untold = true;
+        // Its silence was another time.
+        if self.service.value.word == Service::HERE_AFTER_SILENCE {
+            self.service.value.word = Service::HERE;
+        }
         self.service.untold = self.service.value != Service::default();
         self.limit.untold = self.limit.value.is_some_and(|limit| limit.rate.is_some());
         self.referrals.untold = self.referrals.value.is_some();
