@@ -7,7 +7,7 @@ use crate::world::{Tunnel, World, link};
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use std::fs::{File, Permissions};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 
 /// Behind the router.
 pub const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 7));
+const SERVER_V6: IpAddr = IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0x51, 0, 0, 0, 0, 7));
+/// The home's, besides its addresses.
+const PREFIX: &str = "2001:db8:7::/56";
 const SECOND: &str = "203.0.113.2";
 pub const EXAMPLE: &str = include_str!("../../../../packaging/bird/braid.conf");
 pub const ANNOUNCES: &str = "leave_host_alone = true\nannounce_table = 5190";
@@ -81,6 +84,36 @@ fn frr_as_upstream_router_sends_to_where_the_home_is() {
 }
 
 #[test]
+fn a_homes_ipv6_address_and_its_prefix_move_with_it() {
+    let Some(mut net) = Net::new(Upstream::Bird) else { return };
+    net.connect();
+    let inside = "2001:db8:7::1";
+    net.world.home.sh(&format!(
+        "ip -6 addr add {inside}/128 dev lo && ip -6 route add {SERVER_V6} dev braid0 src fd77::2 \
+         && ip -6 route add fd18::/16 dev braid0"
+    ));
+    for side in [&net.world.concentrator, &net.second] {
+        side.sh(&format!("ip -6 route add {PREFIX} dev braid0"));
+    }
+    let is_routed_by = |net: &Net, gateway: &str| {
+        let routes = net.upstream.sh("ip -6 route show proto bird");
+        let by =
+            |to: &str| routes.lines().any(|line| line.starts_with(&format!("{to} via {gateway} ")));
+        by("fd77::2") && by(PREFIX)
+    };
+    net.world.home.wait_until("the first serves", || is_routed_by(&net, "fd18:1::2"));
+    net.world.home.wait_for_ping(SERVER_V6);
+    net.upstream.wait_for_ping(inside.parse().unwrap());
+    let (home, upstream) = (&net.world.home, &net.upstream);
+    let transfer = Transfer::start(home, upstream, SERVER_V6, Direction::Down, BYTES);
+    transfer.wait_until_received(BYTES / 50);
+    net.world.concentrator.kill();
+    net.world.home.wait_until("the second serves", || is_routed_by(&net, "fd18:2::2"));
+    transfer.finish();
+    net.upstream.wait_for_ping(inside.parse().unwrap());
+}
+
+#[test]
 fn a_home_without_another_concentrator_stays_with_one_that_drains() {
     let Some(mut world) = World::new(&[link("dsl")]) else { return };
     world.start(&Tunnel::default());
@@ -135,21 +168,26 @@ impl Net {
         netlink.add_veth("wan", "down2", Some(&upstream.namespace)).unwrap();
         let mut netlink = world.concentrator.namespace.run(Netlink::open).unwrap().unwrap();
         netlink.add_veth("wan", "down1", Some(&upstream.namespace)).unwrap();
-        let forwards = "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0";
+        let forwards = "sysctl -qw net.ipv4.ip_forward=1 net.ipv4.conf.all.rp_filter=0 \
+                        net.ipv6.conf.all.forwarding=1";
         second.sh(&format!(
             "ip addr add {SECOND}/30 dev c2 && ip link set c2 up && ip link set lo up && {forwards} \
              && ip addr add 198.18.2.2/30 dev wan && ip link set wan up \
+             && ip -6 addr add fd18:2::2/64 dev wan nodad && ip -6 route add {SERVER_V6} via fd18:2::1 \
              && ip route add default via 203.0.113.1 && ip route add {SERVER} via 198.18.2.1"
         ));
         world.concentrator.sh(&format!(
             "{forwards} && ip link set r2 up && ip route add {SECOND} dev r2 src 203.0.113.1 \
              && ip addr add 198.18.1.2/30 dev wan && ip link set wan up \
+             && ip -6 addr add fd18:1::2/64 dev wan nodad && ip -6 route add {SERVER_V6} via fd18:1::1 \
              && ip route add {SERVER} via 198.18.1.1"
         ));
         upstream.sh(&format!(
             "{forwards} && ip link set lo up && ip addr add {SERVER}/32 dev lo \
              && ip addr add 198.18.1.1/30 dev down1 && ip link set down1 up \
-             && ip addr add 198.18.2.1/30 dev down2 && ip link set down2 up"
+             && ip addr add 198.18.2.1/30 dev down2 && ip link set down2 up \
+             && ip -6 addr add {SERVER_V6}/128 dev lo && ip -6 addr add fd18:1::1/64 dev down1 nodad \
+             && ip -6 addr add fd18:2::1/64 dev down2 nodad"
         ));
         let folder = world.scratch.path();
         let mut running = vec![
@@ -167,8 +205,12 @@ impl Net {
     fn connect(&mut self) {
         let tunnel = Tunnel { concentrator_routing: ANNOUNCES, ..Tunnel::default() };
         self.world.write_configs(&tunnel);
+        let home = self.world.home_as_peer();
+        let with_prefix = home.replace("\"fd77::2\"", &format!("\"fd77::2\", \"{PREFIX}\""));
+        let text = self.world.concentrator.config_text().replace(&home, &with_prefix);
+        self.world.concentrator.write_text(&text);
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", Tunnel::default().concentrator);
-        self.second.write_config(&listen, ANNOUNCES, &self.world.home_as_peer());
+        self.second.write_config(&listen, ANNOUNCES, &with_prefix);
         self.world.add_stand_in(&self.second, SECOND);
         self.world.concentrator.start();
         self.second.start();
@@ -242,10 +284,12 @@ const ROUTER: &str = "
 router id 198.18.1.1;
 protocol device { }
 protocol kernel { ipv4 { import none; export all; }; }
+protocol kernel { ipv6 { import none; export all; }; }
 template bgp concentrator {
 	local as 64512;
 	hold time 9;
 	ipv4 { import all; export none; };
+	ipv6 { import all; export none; };
 }
 protocol bgp c1 from concentrator { neighbor 198.18.1.2 as 64513; }
 protocol bgp c2 from concentrator { neighbor 198.18.2.2 as 64513; }
