@@ -1,7 +1,7 @@
 use super::{Content, Line};
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::subvolume::ROOT_INODE;
+use crate::subvolume::{ROOT_INODE, is_btrfs};
 use rustix::fs::{SeekFrom, lgetxattr, llistxattr, seek};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -31,6 +31,8 @@ pub struct Manifest {
 pub fn read(folder: &Path, threads: usize, hashed: &AtomicU64) -> Result<Manifest, Error> {
     let mut manifest = Manifest::default();
     let top = fs::symlink_metadata(folder).map_err(|e| Error::io("looking at", folder, e))?;
+    // Elsewhere any folder may have the number that a subvolume's root has there.
+    let on_btrfs = File::open(folder).is_ok_and(|it| is_btrfs(&it));
     let mut hard_links = HashMap::new();
     let mut found = vec![(PathBuf::new(), top)];
     let mut at = 0;
@@ -38,7 +40,14 @@ pub fn read(folder: &Path, threads: usize, hashed: &AtomicU64) -> Result<Manifes
         at += 1;
         if about.is_dir() {
             let (path, about) = (path.clone(), about.clone());
-            enter(folder, &path, &about, &mut found, &mut manifest.nested)?;
+            let nested = &mut manifest.nested;
+            enter(
+                folder,
+                &path,
+                |it| is_other_subvolume(&about, it, on_btrfs),
+                &mut found,
+                nested,
+            )?;
         }
     }
     manifest.nested.sort();
@@ -64,7 +73,7 @@ pub fn read(folder: &Path, threads: usize, hashed: &AtomicU64) -> Result<Manifes
 fn enter(
     top: &Path,
     path: &Path,
-    about: &Metadata,
+    is_nested: impl Fn(&Metadata) -> bool,
     found: &mut Vec<(PathBuf, Metadata)>,
     nested: &mut Vec<ExactPath>,
 ) -> Result<(), Error> {
@@ -75,7 +84,7 @@ fn enter(
         let inside = path.join(entry.file_name());
         let at = entry.path();
         let of_entry = fs::symlink_metadata(&at).map_err(|e| Error::io("looking at", &at, e))?;
-        if of_entry.is_dir() && is_other_subvolume(about, &of_entry) {
+        if of_entry.is_dir() && is_nested(&of_entry) {
             nested.push(inside.into());
         } else {
             found.push((inside, of_entry));
@@ -86,9 +95,10 @@ fn enter(
 
 /// Another subvolume's root, or the empty folder that stands in its place in a
 /// snapshot (inode 2).
-fn is_other_subvolume(holder: &Metadata, inside: &Metadata) -> bool {
+fn is_other_subvolume(holder: &Metadata, inside: &Metadata, on_btrfs: bool) -> bool {
     const EMPTY_SUBVOLUME: u64 = 2;
-    inside.dev() != holder.dev() || matches!(inside.ino(), EMPTY_SUBVOLUME | ROOT_INODE)
+    let is_root = || on_btrfs && matches!(inside.ino(), EMPTY_SUBVOLUME | ROOT_INODE);
+    inside.dev() != holder.dev() || is_root()
 }
 
 fn line(
