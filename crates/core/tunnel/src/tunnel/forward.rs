@@ -79,6 +79,7 @@ impl Tunnel {
             }
             entry.peer.on_delivered(flow, &packet.bytes, now);
             match (layer, MacAddress::of_frame(&packet.bytes)) {
+                (Layer::L3, _) if self.holding.is_empty() => self.outbox.deliver(packet),
                 (Layer::L3, _) => self.holding.pass(id, packet, &mut self.outbox),
                 (Layer::L2, Some((to, from))) => {
                     self.forwarding.learn(from, Port::Peer(id), now);

@@ -48,6 +48,12 @@ impl Holding {
         }
     }
 
+    /// Nothing waits, of no home.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A packet from this home waits, or goes on at once. Where there is no room all go on.
     pub fn pass(&mut self, home: PeerId, packet: InnerPacket, out: &mut impl Extend<InnerPacket>) {
         let Some(held) = self.0.get_mut(&home) else {
