@@ -125,7 +125,7 @@ impl Options {
         self.sender.as_ref().is_none_or(|name| point.sender.to_string() == *name)
             && self.links.is_none_or(|links| point.scenario.links.len() == links)
             && self.flows.is_none_or(|flows| point.flows == flows)
-            && self.most_mbit.is_none_or(|most| point.rate().bytes_per_sec() as f64 * 8e-6 <= most)
+            && self.most_mbit.is_none_or(|most| point.rate().bits_per_sec() as f64 <= most * 1e6)
     }
 }
 

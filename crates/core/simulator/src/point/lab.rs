@@ -13,12 +13,12 @@ impl Point {
     /// The text of the file. None where the lab has no such thing: ends that stand still, senders
     /// that the kernel hasn't.
     pub fn lab_scenario(&self, name: &str) -> Option<String> {
-        let congestion = match self.sender {
-            Sender::Tcp(Congestion::Cubic) => Some("cubic"),
-            Sender::Tcp(Congestion::Bbr) => Some("bbr"),
-            Sender::Tcp(Congestion::Reno) => Some("reno"),
+        let what = match self.sender {
             Sender::Tcp(Congestion::Bbr3 | Congestion::Quic) => return None,
-            Sender::Udp => None,
+            Sender::Tcp(_) => format!("kind = \"tcp\"\ncongestion = \"{}\"", self.sender),
+            Sender::Udp => {
+                format!("kind = \"udp\"\nrate = \"{}%\"\nsize = \"{UDP}B\"", OFFERED * 100.0)
+            }
         };
         if self.scenario.stalls.is_some() {
             return None;
@@ -44,12 +44,6 @@ impl Point {
             let direction = match lane {
                 Lane::Down => "down",
                 Lane::Up => "up",
-            };
-            let what = match congestion {
-                Some(congestion) => format!("kind = \"tcp\"\ncongestion = \"{congestion}\""),
-                None => {
-                    format!("kind = \"udp\"\nrate = \"{}%\"\nsize = \"{UDP}B\"", OFFERED * 100.0)
-                }
             };
             let (flows, start) = (self.flows, START.as_millis());
             let _ = write!(
