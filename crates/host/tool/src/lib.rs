@@ -3,7 +3,7 @@
 
 #![forbid(unsafe_code)]
 
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -29,7 +29,7 @@ impl Outcome {
     }
 }
 
-/// Longer answers are cut, bytes: a ruleset of 100,000 rules has less.
+/// Who says more is killed, bytes: a ruleset of 100,000 rules has less.
 pub const MOST: u64 = 32 << 20;
 /// How often it is looked at whether the program has ended; the first times sooner.
 const STEP_MOST: Duration = Duration::from_millis(20);
@@ -38,10 +38,11 @@ const LAST_BREATH: Duration = Duration::from_millis(500);
 
 /// Runs `command` with this on its standard input. Nothing is read or written while it runs, nor
 /// is a thread started, so neither can stand still: programs that it leaves behind may hold its
-/// output for as long as they like.
+/// output for as long as they like, and write no more into it.
 ///
 /// # Errors
-/// What the system says; `TimedOut` when it hasn't ended within `limit`, and was killed.
+/// What the system says; `TimedOut` when it hasn't ended within `limit`, and `FileTooLarge` when it
+/// said more than [`MOST`]: it was killed.
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<Outcome> {
     let mut given = memory()?;
     given.write_all(input)?;
@@ -52,29 +53,44 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<O
         .stdout(Stdio::from(said.try_clone()?))
         .stderr(Stdio::from(complained.try_clone()?))
         .spawn()?;
-    let Some(status) = wait(&mut child, limit)? else {
-        end(&mut child);
-        let program = command.get_program().to_string_lossy().into_owned();
-        return Err(io::Error::new(
-            io::ErrorKind::TimedOut,
-            format!("{program} has not ended within {} s, and was killed", limit.as_secs()),
-        ));
-    };
-    Ok(Outcome { status, stdout: contents(&said)?, stderr: contents(&complained)? })
+    let says_too_much = || [&said, &complained].iter().any(|file| is_too_much(file));
+    let ended = wait(&mut child, limit, says_too_much);
+    let outcome = ended.and_then(|ended| match ended {
+        Ended::Itself(status) => {
+            Ok(Outcome { status, stdout: contents(&said)?, stderr: contents(&complained)? })
+        }
+        Ended::Not(why) => {
+            end(&mut child);
+            let program = command.get_program().to_string_lossy();
+            Err(why.of(&program, limit))
+        }
+    });
+    // Whoever still has them would fill the memory, for nobody.
+    for file in [said, complained] {
+        let _ = fcntl_add_seals(&file, SealFlags::GROW);
+    }
+    outcome
 }
 
 /// Kills it, unless it has ended, and waits for that for a moment: one that the kernel holds stays.
 pub fn end(child: &mut Child) {
     let _ = child.kill();
-    let _ = wait(child, LAST_BREATH);
+    let _ = wait(child, LAST_BREATH, || false);
 }
 
 /// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave
 /// these out.
 pub fn search_path() -> String {
-    let given = std::env::var("PATH").unwrap_or_default();
-    format!("{given}:/usr/local/sbin:/usr/sbin:/sbin:/usr/bin:/bin")
+    search_path_after(&std::env::var("PATH").unwrap_or_default())
 }
+
+/// An empty part would be the folder that the caller is in, which may be anybody's.
+fn search_path_after(given: &str) -> String {
+    let given = given.split(':').filter(|folder| !folder.is_empty());
+    given.chain(ADMINISTRATION).collect::<Vec<_>>().join(":")
+}
+
+const ADMINISTRATION: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
 /// Where the program is, by [`search_path`]; a path is itself.
 pub fn find(program: &str) -> Option<PathBuf> {
@@ -88,16 +104,45 @@ pub fn find(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&search_path()).map(|folder| folder.join(program)).find(is_program)
 }
 
-fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+/// Whether a program has ended.
+enum Ended {
+    Itself(ExitStatus),
+    Not(Why),
+}
+
+/// Why it isn't waited for any longer.
+enum Why {
+    Late,
+    SaysTooMuch,
+}
+
+impl Why {
+    fn of(self, program: &str, limit: Duration) -> io::Error {
+        let (kind, what) = match self {
+            Why::Late => {
+                (io::ErrorKind::TimedOut, format!("has not ended within {} s", limit.as_secs()))
+            }
+            Why::SaysTooMuch => {
+                (io::ErrorKind::FileTooLarge, format!("says more than {} MiB", MOST >> 20))
+            }
+        };
+        io::Error::new(kind, format!("{program} {what}, and was killed"))
+    }
+}
+
+fn wait(child: &mut Child, limit: Duration, says_too_much: impl Fn() -> bool) -> io::Result<Ended> {
     let give_up = Instant::now() + limit;
     let mut step = Duration::from_micros(500);
     loop {
         if let Some(status) = child.try_wait()? {
-            return Ok(Some(status));
+            return Ok(Ended::Itself(status));
+        }
+        if says_too_much() {
+            return Ok(Ended::Not(Why::SaysTooMuch));
         }
         let left = give_up.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Ok(None);
+            return Ok(Ended::Not(Why::Late));
         }
         std::thread::sleep(step.min(left));
         step = (step * 2).min(STEP_MOST);
@@ -106,7 +151,11 @@ fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
 
 /// A file without a name, in memory.
 fn memory() -> io::Result<File> {
-    Ok(File::from(memfd_create(c"braid", MemfdFlags::CLOEXEC)?))
+    Ok(File::from(memfd_create(c"braid", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?))
+}
+
+fn is_too_much(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| about.len() > MOST)
 }
 
 /// Wherever those who write it are just now.
@@ -160,6 +209,32 @@ mod tests {
         assert_eq!(killed.map(|_| ()).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 
+    /// Its output is in memory.
+    #[test]
+    fn what_says_more_than_anybody_wants_is_killed_and_what_it_leaves_behind_says_no_more() {
+        let error = sh("exec cat /dev/zero", b"", LONG).map(|_| ()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        assert_eq!(error.to_string(), "sh says more than 32 MiB, and was killed");
+        let folder = std::env::temp_dir().join(format!("braid-tool-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let told = folder.join("told");
+        // It waits until nobody listens any more.
+        let script = format!(
+            "(while [ -d /proc/$$ ]; do sleep 0.01; done; sleep 0.1; cat /dev/zero; \
+             echo $? >{0}.new; mv {0}.new {0}) 2>/dev/null &",
+            told.display()
+        );
+        sh(&script, b"", LONG).unwrap();
+        let status = loop {
+            match std::fs::read_to_string(&told) {
+                Ok(status) => break status,
+                Err(_) => std::thread::sleep(Duration::from_millis(10)),
+            }
+        };
+        assert_eq!(status.trim(), "1", "cat could write no more");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
     /// As `btrfs scrub start` does.
     #[test]
     fn a_program_that_it_leaves_behind_is_not_waited_for() {
@@ -178,5 +253,9 @@ mod tests {
         assert_eq!(find("./here"), Some("./here".into()));
         assert_eq!(find("no-such-program-at-all"), None);
         assert!(search_path().contains("/usr/sbin"));
+        // Never where the caller happens to be.
+        let only = ADMINISTRATION.join(":");
+        assert_eq!(search_path_after(""), only);
+        assert_eq!(search_path_after("/opt/bin::/x:"), format!("/opt/bin:/x:{only}"));
     }
 }
