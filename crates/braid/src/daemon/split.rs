@@ -40,7 +40,7 @@ impl SplitProxy {
             tracing::warn!(
                 "split_tcp.connections: this process may have {allowed} descriptors, which is \
                  enough for {} connections; raise LimitNOFILE of its unit",
-                allowed / 2
+                braid_split_tcp::connections_by(allowed)
             );
         }
         let ending = ending.clone();

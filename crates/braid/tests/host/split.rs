@@ -131,7 +131,7 @@ fn listens(
 }
 
 /// Reads all that comes, with pauses.
-fn slowly(stream: &mut TcpStream, pause: Duration) -> (Vec<u8>, Option<ErrorKind>) {
+fn slowly(stream: &mut impl Read, pause: Duration) -> (Vec<u8>, Option<ErrorKind>) {
     let (mut all, mut buffer) = (Vec::new(), vec![0; 50_000]);
     loop {
         match stream.read(&mut buffer) {
@@ -437,6 +437,90 @@ fn servers_that_are_hard_to_reach_are_reached_or_the_client_is_told() {
     assert!(path.contains("mtu 700"), "the concentrator knows it: {path}");
     // A request with the first packet comes once (RFC 7413), in a connection as any other.
     assert_eq!(ask_with_first_packet(&lan, "192.0.3.2:80"), b"198.51.100.1\nask");
+}
+
+/// A router that has no way to a server, or lets nobody go it, says so.
+#[test]
+fn that_no_way_leads_to_a_server_is_told_at_once() {
+    let Some((mut world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    // Linux says so once in a second to each host, and others have just been told of other packets.
+    world.in_internet(
+        "echo 0 > /proc/sys/net/ipv4/icmp_ratelimit; echo 0 > /proc/sys/net/ipv6/icmp/ratelimit
+         ip route add unreachable 203.0.113.1; ip route add prohibit 203.0.113.2
+         ip -6 route add unreachable 2001:db8:fffe::1; ip -6 route add prohibit 2001:db8:fffe::2",
+    );
+    let servers =
+        ["203.0.113.1:80", "203.0.113.2:80", "[2001:db8:fffe::1]:80", "[2001:db8:fffe::2]:80"];
+    let ask_all = || {
+        for from in [&lan, &world.home.namespace] {
+            servers.iter().for_each(|server| expect_no_connection(from, server));
+        }
+    };
+    ask_all();
+    let far = &world.concentrator.status()["split_tcp"];
+    assert_eq!(far["unreachable"].as_u64(), Some(8));
+    // By the tunnel, where the other end doesn't split.
+    let whole = world.concentrator.config_text().replace("[split_tcp]", "");
+    world.concentrator.stop();
+    world.concentrator.write_text(&whole);
+    world.concentrator.start();
+    world.home.wait_for_active_paths(2);
+    let before = counter(&world, "unreachable");
+    ask_all();
+    assert_eq!(counter(&world, "unreachable") - before, 8);
+}
+
+/// Says little now and then, until its client goes.
+fn trickles(mut stream: TcpStream, _: IpAddr) {
+    while stream.write_all(&[7; 1000]).is_ok() {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn after_descriptors_ran_out_connections_are_taken_though_others_are_busy_all_the_time() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    serve(&world.internet, "192.0.2.1:22", speaks_first);
+    serve(&world.internet, "192.0.2.1:81", trickles);
+    let mut busy = connect(&lan, "192.0.2.1:81").unwrap();
+    busy.read_exact(&mut [0; 1000]).unwrap();
+    let process = world.home.process();
+    let limit = |files| world.home.sh(&format!("prlimit --pid {process} --nofile={files}:"));
+    let taken = std::fs::read_dir(format!("/proc/{process}/fd")).unwrap().flatten();
+    let taken: Vec<u32> =
+        taken.filter_map(|file| file.file_name().to_str()?.parse().ok()).collect();
+    limit((0..).find(|number| !taken.contains(number)).unwrap());
+    // It waits to be taken, or is reset where there was one descriptor, and none for the server.
+    let greeted = |within| {
+        let mut stream = connect(&lan, "192.0.2.1:22").unwrap();
+        stream.set_read_timeout(Some(within)).unwrap();
+        stream.read_exact(&mut [0; 6]).is_ok()
+    };
+    assert!(!greeted(Duration::from_secs(2)), "nobody could take it");
+    limit(4096);
+    assert!(greeted(LIMIT));
+    busy.read_exact(&mut [0; 1000]).unwrap();
+}
+
+/// Says much, and no more.
+fn says_much(mut stream: TcpStream, _: IpAddr) {
+    let _ = stream.write_all(&vec![7; MUCH]);
+}
+
+#[test]
+fn what_an_end_has_still_to_take_counts_after_both_have_ended() {
+    let Some((world, lan, _)) = split_world("", "[split_tcp]") else { return };
+    serve(&world.internet, "192.0.2.1:81", says_much);
+    let stream = connect(&lan, "192.0.2.1:81").unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let far = |what: &str| world.concentrator.status()["split_tcp"][what].as_u64().unwrap();
+    world.concentrator.wait_until("it has it all", || far("tx_bytes") >= MUCH as u64);
+    // Time to forget it, with what the home doesn't take since its client reads nothing.
+    std::thread::sleep(Duration::from_millis(500));
+    assert_eq!(far("open"), 1);
+    let (all, end) = slowly(&mut &stream, Duration::ZERO);
+    assert_eq!((all.len(), end), (MUCH, None));
+    world.home.wait_until("it has gone", || (counter(&world, "open"), far("open")) == (0, 0));
 }
 
 fn ask_with_first_packet(namespace: &NetNs, address: &str) -> Vec<u8> {

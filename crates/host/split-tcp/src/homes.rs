@@ -10,6 +10,10 @@ pub(crate) struct Homes {
     networks: Vec<(IpNet, usize)>,
     at: HashMap<Home, AtHome>,
     limits: Limits,
+    /// Connections of all.
+    open: usize,
+    /// There may be others than the one that asks.
+    several: bool,
 }
 
 /// A home's number; `None` for addresses that are nobody's.
@@ -19,6 +23,8 @@ pub(crate) type Home = Option<usize>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) connections: usize,
+    /// Connections of all homes together.
+    pub(crate) all: usize,
     /// Bytes of all its buffers.
     pub(crate) memory: u64,
     /// Bytes of one of them.
@@ -37,10 +43,11 @@ impl Homes {
         let networks = networks.flat_map(|(home, nets)| nets.iter().map(move |net| (*net, home)));
         let mut networks: Vec<_> = networks.collect();
         networks.sort_by_key(|(net, _)| std::cmp::Reverse(net.prefix_len()));
-        Homes { networks, at: HashMap::new(), limits }
+        Homes { networks, at: HashMap::new(), limits, open: 0, several: homes.len() > 1 }
     }
 
-    /// Counts one more for the home at the tunnel's far end, if it may have one more.
+    /// Counts one more for the home at the tunnel's far end, if it may have one more: it has no
+    /// more than all that are left, so that no home leaves nothing for others.
     pub(crate) fn admit(
         &mut self,
         way: Way,
@@ -52,10 +59,12 @@ impl Homes {
             Way::OutOf => client.ip(),
         };
         let home = self.networks.iter().find(|(net, _)| net.contains(&far)).map(|(_, home)| *home);
-        let connections = self.limits.connections;
+        let left = self.limits.all.saturating_sub(self.open);
+        let most = self.limits.connections.min(if self.several { left } else { usize::MAX });
         let at = self.at(home);
-        let grants = (at.open < connections).then(|| at.share.open())??;
+        let grants = (left > 0 && at.open < most).then(|| at.share.open())??;
         at.open += 1;
+        self.open += 1;
         Some((home, grants))
     }
 
@@ -64,6 +73,7 @@ impl Homes {
         let at = self.at(home);
         at.open = at.open.saturating_sub(1);
         at.share.close(grants);
+        self.open = self.open.saturating_sub(1);
     }
 
     pub(crate) fn share(&mut self, home: Home) -> &mut Share {
@@ -80,6 +90,9 @@ impl Homes {
 mod tests {
     use super::*;
 
+    const LIMITS: Limits =
+        Limits { connections: 1000, all: 10_000, memory: 1 << 30, buffer: 1 << 20 };
+
     fn homes(limits: Limits) -> Homes {
         let nets = |text: &str| vec![text.parse().unwrap()];
         Homes::new(&[nets("0.0.0.0/0"), nets("10.0.0.0/8")], limits)
@@ -92,7 +105,7 @@ mod tests {
 
     #[test]
     fn each_home_has_its_own_limit() {
-        let mut homes = homes(Limits { connections: 2, memory: 1 << 30, buffer: 1 << 20 });
+        let mut homes = homes(Limits { connections: 2, ..LIMITS });
         let whose = |admitted: Option<(Home, [Grant; 2])>| admitted.unwrap().0;
         assert_eq!(whose(admit(&mut homes, "10.1.1.1", Way::OutOf)), Some(1));
         let (home, grants) = admit(&mut homes, "10.1.1.2", Way::OutOf).unwrap();
@@ -107,12 +120,28 @@ mod tests {
 
     #[test]
     fn a_home_that_fills_its_memory_takes_none_of_another() {
-        let mut homes = homes(Limits { connections: 1000, memory: 1 << 20, buffer: 1 << 20 });
+        let mut homes = homes(Limits { memory: 1 << 20, ..LIMITS });
         let mut admitted = 0;
         while admit(&mut homes, "10.1.1.1", Way::OutOf).is_some() {
             admitted += 1;
         }
         assert!((10..1000).contains(&admitted), "{admitted}");
         assert!(admit(&mut homes, "172.16.0.1", Way::OutOf).is_some());
+    }
+
+    #[test]
+    fn a_home_that_takes_all_it_gets_leaves_some_for_others() {
+        let mut homes = homes(Limits { all: 300, ..LIMITS });
+        let take_all = |homes: &mut Homes, ip: &str| {
+            std::iter::from_fn(|| admit(homes, ip, Way::OutOf)).collect::<Vec<_>>()
+        };
+        let greedy = take_all(&mut homes, "10.1.1.1");
+        assert_eq!(greedy.len(), 150);
+        assert_eq!(take_all(&mut homes, "172.16.0.1").len(), 75);
+        greedy.into_iter().for_each(|(home, grants)| homes.leave(home, grants));
+        assert_eq!(take_all(&mut homes, "10.1.1.1").len(), 113);
+        // Where there is but one home it has them all, and the process keeps its others.
+        let mut alone = Homes::new(&[vec!["0.0.0.0/0".parse().unwrap()]], homes.limits);
+        assert_eq!(take_all(&mut alone, "10.1.1.1").len(), 300);
     }
 }

@@ -21,7 +21,7 @@ mod relay;
 mod sockets;
 
 pub use counters::Counts;
-pub use descriptors::allow_descriptors;
+pub use descriptors::{allow_descriptors, connections_by};
 pub use proxy::{Handle, Proxy};
 
 use ipnet::IpNet;

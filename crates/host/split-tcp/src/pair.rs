@@ -17,6 +17,11 @@ const STANDS_STILL: Duration = Duration::from_secs(10);
 const ASKED_AGAIN: u32 = 4;
 const ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(5);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(250);
+/// The same of one that has ended in good order: nobody waits for it.
+const ENDED_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// When both directions have ended and no more bytes than these are still to be acknowledged, the
+/// kernel does the rest: a packet or some.
+const REST: u64 = 4 << 10;
 
 /// Which socket of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ pub(crate) struct Pair {
     /// Whether some of the client's request went already.
     asked_with_first_packet: bool,
     failed: Option<Failed>,
+    /// Since when both directions have ended.
+    ended: Option<Instant>,
 }
 
 /// A socket was reset, or can't be used for another reason.
@@ -82,7 +89,8 @@ pub(crate) enum State {
     Asked,
     /// It could go on, but others have their turn first.
     Turn,
-    /// One end was reset; the other hasn't all that came before. To be asked again then.
+    /// One end was reset, or both have ended; what came before isn't all delivered. To be asked
+    /// again then.
     Delivers(Instant),
     /// Both directions have ended.
     Done,
@@ -109,6 +117,7 @@ impl Pair {
             down: Relay::default(),
             asked_with_first_packet: false,
             failed: None,
+            ended: None,
         }
     }
 
@@ -318,10 +327,22 @@ impl Pair {
             return None;
         }
         Some(match (self.up.has_ended() && self.down.has_ended(), turn) {
-            (true, _) => State::Done,
+            (true, _) => self.ends(),
             (false, true) => State::Turn,
             (false, false) => State::Waits,
         })
+    }
+
+    /// Both directions have ended. As long as an end takes its time with the last bytes they are in
+    /// our buffers, and count as its home's.
+    fn ends(&mut self) -> State {
+        let sockets = std::iter::once(&self.client).chain(self.onward());
+        if sockets.map(sockets::unacknowledged).sum::<u64>() <= REST {
+            return State::Done;
+        }
+        let now = Instant::now();
+        let again = now.duration_since(*self.ended.get_or_insert(now)) / ASKED_AGAIN;
+        State::Delivers(now + again.clamp(ASKED_AGAIN_WITHIN, ENDED_ASKED_AGAIN_AFTER))
     }
 
     fn fail(&mut self, leg: Leg) {

@@ -5,7 +5,7 @@ use crate::homes::{Homes, Limits};
 use crate::pair::{Leg, Pair, State};
 use crate::relay::CHUNK;
 use crate::sockets::{self, Ports as OwnPorts, Route, accepted, connect, ends, is_loopback};
-use crate::{Counts, Ports, Settings, Way};
+use crate::{Counts, Ports, Settings, Way, descriptors};
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
 use socket2::{Domain, Socket};
@@ -88,14 +88,14 @@ impl Proxy {
         let counters = Arc::new(Counters::default());
         let ports = self.ports;
         let Settings { connections, memory, buffer, .. } = self.settings;
-        let limits = Limits { connections, memory, buffer };
+        let limits = Limits { connections, all: descriptors::room(), memory, buffer };
         let mut serving = Serving {
             epoll,
             homes: Homes::new(&self.settings.homes, limits),
             ports: OwnPorts::new(),
             settings: self.settings,
             listeners: self.listeners,
-            paused: false,
+            paused_until: None,
             pairs: Vec::new(),
             free: Vec::new(),
             silent: VecDeque::new(),
@@ -171,14 +171,15 @@ struct Serving {
     epoll: OwnedFd,
     settings: Settings,
     listeners: Vec<(Way, Socket)>,
-    /// No descriptors were left: nothing is accepted for a while.
-    paused: bool,
+    /// No descriptors were left: nothing is accepted until then.
+    paused_until: Option<Instant>,
     pairs: Vec<Place>,
     free: Vec<u32>,
     /// Pairs whose clients have said nothing yet, with their generation, and until when
     /// that is waited for.
     silent: VecDeque<(Instant, u32, u32)>,
-    /// Pairs of which one end was reset, likewise, and when to look at them again.
+    /// Pairs of which one end was reset, or both have ended, likewise, and when to look at them
+    /// again.
     delivering: Vec<(Instant, u32, u32)>,
     /// Those that have more memory than an idle one, with their generation; and, if there are
     /// any, when it is seen whether they use it.
@@ -227,7 +228,7 @@ impl Serving {
                 // It was made for this and can't fail otherwise (epoll_wait(2)).
                 Err(_) => return Outcome::Failed,
             };
-            if ready.is_empty() && self.paused {
+            if self.paused_until.is_some_and(|until| until <= Instant::now()) {
                 self.listen(true);
             }
             for event in ready {
@@ -433,7 +434,7 @@ impl Serving {
         }
     }
 
-    /// Those of which one end was reset.
+    /// Those that have something to deliver.
     fn look_at_delivering(&mut self) {
         let now = Instant::now();
         let due: Vec<_> = self.delivering.extract_if(.., |(due, ..)| *due <= now).collect();
@@ -471,17 +472,17 @@ impl Serving {
         let turns = (!self.turns.is_empty()).then_some(Duration::ZERO);
         let silent = self.silent.front().map(|(due, ..)| *due);
         let delivering = self.delivering.iter().map(|(due, ..)| *due).min();
-        let due = [silent, delivering, self.period_ends].into_iter().flatten().min();
+        let due = [silent, delivering, self.period_ends, self.paused_until];
+        let due = due.into_iter().flatten().min();
         let due = due.map(|due| due.saturating_duration_since(Instant::now()));
-        let pause = self.paused.then_some(PAUSE);
-        let wait = [turns, due, pause].into_iter().flatten().min()?;
+        let wait = [turns, due].into_iter().flatten().min()?;
         // None of them is longer than some seconds, so it fits.
         Timespec::try_from(wait).ok()
     }
 
     /// Whether new connections are accepted.
     fn listen(&mut self, wanted: bool) {
-        self.paused = !wanted;
+        self.paused_until = (!wanted).then(|| Instant::now() + PAUSE);
         let flags = if wanted { EventFlags::IN } else { EventFlags::empty() };
         for (number, (_, listener)) in self.listeners.iter().enumerate() {
             let data = EventData::new_u64(LISTENERS + number as u64);
@@ -492,7 +493,8 @@ impl Serving {
 }
 
 fn out_of_descriptors(error: &io::Error) -> bool {
-    let lacks = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    // The last one is epoll's, of sockets that it watches.
+    let lacks = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM, libc::ENOSPC];
     error.raw_os_error().is_some_and(|code| lacks.contains(&code))
 }
 

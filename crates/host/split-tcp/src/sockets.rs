@@ -54,21 +54,40 @@ struct Cursor {
 impl Ports {
     /// Begins anywhere: firewalls may know connections of a proxy that was here before.
     pub(crate) fn new() -> Self {
-        let cursor = |first: u16, last: u16| {
-            let count = last - first + 1;
-            let random = RandomState::new().build_hasher().finish();
-            Cursor { first, count, next: (random % u64::from(count)) as u16 }
-        };
-        Ports { into: cursor(4096, 32_767), out_of: cursor(32_768, 60_999) }
+        Ports { into: Cursor::new(4096, 32_767), out_of: Cursor::new(32_768, 60_999) }
     }
 
-    fn next(&mut self, way: Way) -> u16 {
+    /// For a connection: the one after the last; and where that is busy others anywhere, since
+    /// those behind it were most likely taken together with it.
+    fn candidates(&mut self, way: Way) -> impl Iterator<Item = u16> {
         let cursor = match way {
             Way::Into => &mut self.into,
             Way::OutOf => &mut self.out_of,
         };
-        cursor.next = (cursor.next + 1) % cursor.count;
-        cursor.first + cursor.next
+        (0..TRIES).map(|tried| {
+            if tried > 0 {
+                cursor.go_anywhere();
+            }
+            cursor.next()
+        })
+    }
+}
+
+impl Cursor {
+    fn new(first: u16, last: u16) -> Self {
+        let mut cursor = Cursor { first, count: last - first + 1, next: 0 };
+        cursor.go_anywhere();
+        cursor
+    }
+
+    fn go_anywhere(&mut self) {
+        let random = RandomState::new().build_hasher().finish();
+        self.next = (random % u64::from(self.count)) as u16;
+    }
+
+    fn next(&mut self) -> u16 {
+        self.next = (self.next + 1) % self.count;
+        self.first + self.next
     }
 }
 
@@ -128,8 +147,8 @@ pub(crate) fn connect(
     class: Class,
 ) -> io::Result<(Socket, usize)> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
-    for _ in 0..TRIES {
-        let socket = onward(route, ports.next(route.way), settings, class);
+    for port in ports.candidates(route.way) {
+        let socket = onward(route, port, settings, class);
         match socket.and_then(|socket| begin(&socket, route, request).map(|sent| (socket, sent))) {
             Err(error)
                 if matches!(error.raw_os_error(), Some(libc::EADDRINUSE | libc::EADDRNOTAVAIL)) =>
@@ -325,4 +344,27 @@ fn set(
 /// Whether an address is this host's loopback: nothing of others goes there.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A client that has many connections to one server.
+    #[test]
+    fn a_long_row_of_busy_ports_leaves_room_for_the_next_connections() {
+        let mut ports = Ports::new();
+        let mut open =
+            |busy: &BTreeSet<u16>| ports.candidates(Way::Into).find(|it| !busy.contains(it));
+        let mut stay = BTreeSet::new();
+        for _ in 0..20_000 {
+            assert!(stay.insert(open(&stay).unwrap()));
+        }
+        // All others have had their turn, and have gone.
+        for _ in 0..100_000 {
+            let port = open(&stay).expect("a port");
+            assert!((4096..=32_767).contains(&port));
+        }
+    }
 }
