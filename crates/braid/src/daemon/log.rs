@@ -3,7 +3,9 @@
 
 use super::supervise::start_thread;
 use portable_atomic::{AtomicU64, Ordering};
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
+use std::panic::PanicHookInfo;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -35,7 +37,20 @@ pub fn init(filter: &str, json: bool) -> Result<(), LogError> {
         true => filtered.with(lines.json()).try_init(),
         false => filtered.with(lines.with_ansi(false).with_target(false)).try_init(),
     };
-    started.map_err(|error| LogError::Start(io::Error::other(error)))
+    started.map_err(|error| LogError::Start(io::Error::other(error)))?;
+    std::panic::set_hook(Box::new(tell_panic));
+    Ok(())
+}
+
+/// The standard library would write on stderr itself, and wait there for a reader.
+fn tell_panic(info: &PanicHookInfo<'_>) {
+    let thread = std::thread::current();
+    let said = info.to_string().replace('\n', " ");
+    tracing::error!("the thread {} {said}", thread.name().unwrap_or_default());
+    let backtrace = Backtrace::capture();
+    if backtrace.status() == BacktraceStatus::Captured {
+        tracing::error!("{backtrace}");
+    }
 }
 
 /// Why nothing can be logged.
@@ -205,6 +220,22 @@ mod tests {
         let written = String::from_utf8(disk.0.lock().unwrap().1.clone()).unwrap();
         let told = "(2 lines of the log are lost: they could not be written)";
         assert_eq!(written, format!("first\nseco\n{told}\nfourth\nfifth\n"));
+    }
+
+    #[test]
+    fn a_panic_is_told_in_the_log() {
+        let disk = Disk(Arc::new(Mutex::new((10_000, Vec::new()))));
+        let log: &'static Log = Box::leak(Box::new(Log::start(disk.clone()).unwrap()));
+        let lines = tracing_subscriber::fmt::layer().with_writer(log);
+        let logs = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(tell_panic));
+        assert!(std::panic::catch_unwind(|| panic!("half done")).is_err());
+        std::panic::set_hook(before);
+        drop(logs);
+        log.flush();
+        let written = String::from_utf8(disk.0.lock().unwrap().1.clone()).unwrap();
+        assert!(written.contains("log.rs") && written.contains(": half done"), "{written}");
     }
 
     #[test]

@@ -37,6 +37,7 @@ mod stuck_tools;
 mod traffic;
 mod transports;
 mod two_concentrators;
+mod unread_log;
 mod wake_latency;
 mod workers;
 mod world;

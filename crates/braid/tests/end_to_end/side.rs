@@ -97,12 +97,18 @@ impl Side {
     /// The same, by a program with these arguments that becomes the daemon.
     pub fn begin_by(&mut self, program: &[&str]) {
         let log = || File::options().create(true).append(true).open(self.log_file()).unwrap();
+        let (out, log) = (log(), log());
+        self.begin_with(program, "info", out.into(), log.into());
+    }
+
+    /// The same, with a log of this level that goes to `log`.
+    pub fn begin_with(&mut self, program: &[&str], level: &str, out: Stdio, log: Stdio) {
         let words = [program, &[BRAID]].concat();
         let mut command = self.namespace.command(words[0]);
         command.args(&words[1..]);
-        command.args(["--log", "info", "up", "--foreground", "-c"]).arg(self.config());
+        command.args(["--log", level, "up", "--foreground", "-c"]).arg(self.config());
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
-        command.stdin(Stdio::null()).stdout(log()).stderr(log());
+        command.stdin(Stdio::null()).stdout(out).stderr(log);
         self.daemon = Some(command.spawn().unwrap());
     }
 
