@@ -212,7 +212,7 @@ mod tests {
     /// Its output is in memory.
     #[test]
     fn what_says_more_than_anybody_wants_is_killed_and_what_it_leaves_behind_says_no_more() {
-        let error = sh("exec cat /dev/zero", b"", LONG).map(|_| ()).unwrap_err();
+        let error = sh("exec head -c 500000000 /dev/zero", b"", LONG).map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(error.to_string(), "sh says more than 32 MiB, and was killed");
         let folder = std::env::temp_dir().join(format!("braid-tool-{}", std::process::id()));
@@ -220,7 +220,7 @@ mod tests {
         let told = folder.join("told");
         // It waits until nobody listens any more.
         let script = format!(
-            "(while [ -d /proc/$$ ]; do sleep 0.01; done; sleep 0.1; cat /dev/zero; \
+            "(while [ -d /proc/$$ ]; do sleep 0.01; done; sleep 0.1; head -c 500000000 /dev/zero; \
              echo $? >{0}.new; mv {0}.new {0}) 2>/dev/null &",
             told.display()
         );
@@ -231,7 +231,7 @@ mod tests {
                 Err(_) => std::thread::sleep(Duration::from_millis(10)),
             }
         };
-        assert_eq!(status.trim(), "1", "cat could write no more");
+        assert_eq!(status.trim(), "1", "it could write no more");
         std::fs::remove_dir_all(folder).unwrap();
     }
 
