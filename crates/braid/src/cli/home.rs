@@ -259,9 +259,14 @@ impl Join {
 
     fn plan(&self, text: &str, links: &[Uplink], files: &Files, becomes: Vec<String>) -> String {
         let mut lines = vec!["uplinks:".to_owned()];
+        // They may come later, or be mistyped.
+        let absent = uplinks::absent(links).unwrap_or_default();
         for uplink in links {
             let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
             let through = match gateways.is_empty() {
+                true if absent.contains(&uplink.interface.as_str()) => {
+                    ", which isn't there now: `ip -brief link` shows what is".to_owned()
+                }
                 true => String::new(),
                 false => format!(" through {}", gateways.join(", ")),
             };

@@ -24,6 +24,13 @@ pub fn find(own: &str) -> io::Result<Vec<Uplink>> {
     Ok(choose(own, &netlink.links()?, &netlink.default_routes()?))
 }
 
+/// Of these devices those that aren't there.
+pub fn absent(named: &[Uplink]) -> io::Result<Vec<&str>> {
+    let there = Netlink::open()?.links()?;
+    let is_absent = |name: &&str| there.iter().all(|device| device.name != *name);
+    Ok(named.iter().map(|uplink| uplink.interface.as_str()).filter(is_absent).collect())
+}
+
 /// The uplinks that no link leaves by; of links by mark it isn't known.
 pub fn find_free(own: &str, links: &[&LinkBinding]) -> io::Result<Vec<Uplink>> {
     let mut netlink = Netlink::open()?;

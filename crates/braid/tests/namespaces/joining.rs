@@ -54,6 +54,10 @@ fn a_laptop_joins_by_what_its_links_are() {
     );
     let by_name = router.ok(&["home", "join", &line, "--dry-run", "--by-name"]);
     assert!(by_name.contains("interface = \"h1\"") && !by_name.contains("kind ="), "{by_name}");
+    // A slip, or one that comes later.
+    let slip =
+        router.ok(&["home", "join", &line, "--dry-run", "--interface", "h11", "--interface", "h2"]);
+    assert!(slip.contains("  h11, which isn't there now: ") && slip.contains("  h2\n"), "{slip}");
     let joined = router.ok(&["home", "join", &line, "--yes"]);
     assert!(joined.contains("connected to the concentrator"), "{joined}");
     let text = std::fs::read_to_string(router.file("braid.toml")).unwrap();

@@ -19,7 +19,9 @@ impl Init {
         if file.exists() {
             let file = file.display();
             return Err(Failure::failed(format!(
-                "{file} already exists; to add another home: `braid concentrator add-home NAME`"
+                "{file} already exists; to add another home: `braid concentrator add-home NAME`. If \
+                 setting it up was broken off: `braid up`, then `braid concentrator renew NAME` for \
+                 a home that `braid concentrator list` shows"
             )));
         }
         self.check_fleet(&file)?;
