@@ -322,9 +322,8 @@ mod tests {
     use braid_control::config::{Layer, Mode};
     use braid_control::status::QuotaStatus;
 
-    #[test]
-    fn a_person_sees_peers_paths_and_what_is_missing() {
-        let status = Status {
+    fn status() -> Status {
+        Status {
             rules: Vec::new(),
             split_tcp: None,
             alerts: Vec::new(),
@@ -391,7 +390,12 @@ mod tests {
                 }],
                 ..PeerStatus::default()
             }],
-        };
+        }
+    }
+
+    #[test]
+    fn a_person_sees_peers_paths_and_what_is_missing() {
+        let status = status();
         let expected = "\
 braid0  l3  mode overflow  mtu 1500  up 1 min 1 s
 device: 5 packets not fetched in time, 1 refused by the kernel, 0 malformed

@@ -98,9 +98,7 @@ impl RunningTunnel {
     ) -> Result<RunningTunnel, DaemonError> {
         let goes_on = inherited.is_some();
         // Before anything is set on the host.
-        let group = config.interface.control_group.as_deref();
-        let admits = group.map(members_of).transpose();
-        let admits = admits.map_err(DaemonError::system("letting a group control the tunnel"))?;
+        let admits = admitted(&config)?;
         let journal = match goes_on {
             true => Traces::of_tunnel(&config).adopt()?,
             false => first_journal(&config)?,
@@ -154,10 +152,7 @@ impl RunningTunnel {
                 return Err(error);
             }
         };
-        let observer = Observer::start(&config).unwrap_or_else(|error| {
-            tracing::warn!(%error, "no history is kept: its thread can't be started");
-            Observer::none()
-        });
+        let observer = observer(&config);
         let flows = Flows::of(&config);
         let speed = measure::serve(&config);
         Ok(RunningTunnel {
@@ -399,6 +394,21 @@ impl Controlled for RunningTunnel {
             Refusal::NotFound("the page is off: see [ui] listen in the config, and the log".into())
         })
     }
+}
+
+/// Who may control the tunnel besides root.
+fn admitted(config: &Config) -> Result<Option<server::Admits>, DaemonError> {
+    let group = config.interface.control_group.as_deref();
+    let admits = group.map(members_of).transpose();
+    admits.map_err(DaemonError::system("letting a group control the tunnel"))
+}
+
+/// A tunnel without history is better than none.
+fn observer(config: &Config) -> Observer {
+    Observer::start(config).unwrap_or_else(|error| {
+        tracing::warn!(%error, "no history is kept: its thread can't be started");
+        Observer::none()
+    })
 }
 
 /// Who uses the tunnel, and where their names are.

@@ -575,21 +575,8 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         assert!(mounted.unwrap().success());
         let first = scene.snapshot();
 
-        // Killed in the middle; the same command goes on.
-        let part = archive.join(".braid-archive/part");
-        let mut sender = Process(
-            program()
-                .args(["pool", "replicate", "--limit", "100Mbit"])
-                .args([&scene.snapshots, &archive])
-                .spawn()
-                .unwrap(),
-        );
-        let until = Instant::now() + Duration::from_secs(60);
-        while fs::metadata(&part).map_or(0, |about| about.len()) < 5 << 20 {
-            assert!(Instant::now() < until, "it doesn't get on");
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        sender.end();
+        // The same command goes on.
+        begin_and_kill(&scene, &archive);
         let [told, _] = told_of(&scene.snapshots);
         assert!(told[0]["what"].as_str().unwrap().contains("it goes on from there"), "{told:?}");
         let to_archive = ["replicate", text(&scene.snapshots), text(&archive)];
@@ -646,22 +633,9 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         json(&["replicate", text(&archive), text(&scene.replicas)]);
         scene.verify();
 
-        // A bit that rotted is found.
-        let rotten = stored(1);
-        let mut bytes = fs::read(&rotten).unwrap();
-        let middle = bytes.len() / 2;
-        bytes[middle] ^= 1;
-        fs::write(&rotten, bytes).unwrap();
+        rot(&stored(1));
         for args in [&["verify", text(&archive)][..], &remote] {
-            let output = braid(&[args, &["--json"]].concat());
-            assert_eq!(output.status.code(), Some(1));
-            let found: Value = serde_json::from_slice(&output.stdout).unwrap();
-            let bad = found["compared"]
-                .as_array()
-                .unwrap()
-                .iter()
-                .filter(|one| !one["differences"].as_array().unwrap().is_empty());
-            assert_eq!(bad.count(), 1, "{found}");
+            finds_one(args);
         }
         assert!(first.exists());
         // A base that is lost is found too.
@@ -670,6 +644,42 @@ fn a_folder_without_btrfs_keeps_the_streams() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && said.contains("isn't there"), "{said}");
     });
+}
+
+/// A replication to the archive that is killed in the middle.
+fn begin_and_kill(scene: &Scene, archive: &Path) {
+    let part = archive.join(".braid-archive/part");
+    let mut sender = Process(
+        program()
+            .args(["pool", "replicate", "--limit", "100Mbit"])
+            .args([scene.snapshots.as_path(), archive])
+            .spawn()
+            .unwrap(),
+    );
+    let until = Instant::now() + Duration::from_secs(60);
+    while fs::metadata(&part).map_or(0, |about| about.len()) < 5 << 20 {
+        assert!(Instant::now() < until, "it doesn't get on");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    sender.end();
+}
+
+/// One bit of it.
+fn rot(stream: &Path) {
+    let mut bytes = fs::read(stream).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(stream, bytes).unwrap();
+}
+
+/// A verification finds one snapshot that differs.
+fn finds_one(args: &[&str]) {
+    let output = braid(&[args, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(1));
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let compared = found["compared"].as_array().unwrap();
+    let differs = |one: &&Value| !one["differences"].as_array().unwrap().is_empty();
+    assert_eq!(compared.iter().filter(differs).count(), 1, "{found}");
 }
 
 /// A system of another computer: fetched by ssh with a break, and from a listener that gives

@@ -76,36 +76,9 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
             assert!(answer.contains("known here") && answer.contains("404 Not Found"), "{answer}");
         }
 
-        let restore =
-            |path: &str, to: &str, more: &str| format!("{}&to={to}{more}", at("restore", path));
-        let to = host.path("data/back.txt").display().to_string();
-        let asked = served.get(&restore("letter.txt", &to, ""));
-        assert!(asked.contains("becomes a copy") && !host.path("data/back.txt").exists());
-        let token = asked.split("name=\"form\" value=\"").nth(1).unwrap();
-        let token = token.split('"').next().unwrap();
-        let refused = served.post(&restore("letter.txt", &to, ""), "form=0");
-        assert!(refused.contains("403 Forbidden"), "{refused}");
-        assert!(!host.path("data/back.txt").exists());
-        let form = format!("form={token}");
-        let done = served.post(&restore("letter.txt", &to, ""), &form);
-        assert!(done.contains("is a copy"), "{done}");
-        assert_eq!(fs::read_to_string(&to).unwrap(), "one\n");
-
-        let over = host.path("data/home/letter.txt").display().to_string();
-        let refused = served.post(&restore("letter.txt", &over, ""), &form);
-        assert!(refused.contains("is there already: let it be moved aside"), "{refused}");
-        assert_eq!(fs::read_to_string(&over).unwrap(), "second\n");
-        let done = served.post(&restore("letter.txt", &over, "&replace=1"), &form);
-        assert!(done.contains("What was there is"), "{done}");
-        assert_eq!(fs::read_to_string(&over).unwrap(), "one\n");
-        assert_eq!(host.sh("cat data/home/letter.txt.before-restore.*"), "second");
-
-        let outside = host.path("outside").display().to_string();
-        for to in [outside.as_str(), "relative", &format!("{folder}/x")] {
-            let refused = served.post(&restore("letter.txt", to, ""), &form);
-            assert!(refused.contains("400 Bad Request"), "{to}: {refused}");
-        }
-        assert!(!host.path("outside").exists());
+        restores(&host, &served, &folder, &|path: &str, to: &str, more: &str| {
+            format!("{}&to={to}{more}", at("restore", path))
+        });
 
         // Whoever is on this host may look at the pools, and not into everybody's files.
         assert!(served.by_port("/disks").contains("btrfs-raid1"));
@@ -121,6 +94,43 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
         let login = served.by_port(&format!("/login/{way}"));
         assert!(login.to_lowercase().contains("set-cookie"), "{login}");
     });
+}
+
+/// `restore` asks for a path's restore to somewhere, with more words.
+fn restores(
+    host: &Host,
+    served: &Served,
+    folder: &str,
+    restore: &dyn Fn(&str, &str, &str) -> String,
+) {
+    let to = host.path("data/back.txt").display().to_string();
+    let asked = served.get(&restore("letter.txt", &to, ""));
+    assert!(asked.contains("becomes a copy") && !host.path("data/back.txt").exists());
+    let token = asked.split("name=\"form\" value=\"").nth(1).unwrap();
+    let token = token.split('"').next().unwrap();
+    let refused = served.post(&restore("letter.txt", &to, ""), "form=0");
+    assert!(refused.contains("403 Forbidden"), "{refused}");
+    assert!(!host.path("data/back.txt").exists());
+    let form = format!("form={token}");
+    let done = served.post(&restore("letter.txt", &to, ""), &form);
+    assert!(done.contains("is a copy"), "{done}");
+    assert_eq!(fs::read_to_string(&to).unwrap(), "one\n");
+
+    let over = host.path("data/home/letter.txt").display().to_string();
+    let refused = served.post(&restore("letter.txt", &over, ""), &form);
+    assert!(refused.contains("is there already: let it be moved aside"), "{refused}");
+    assert_eq!(fs::read_to_string(&over).unwrap(), "second\n");
+    let done = served.post(&restore("letter.txt", &over, "&replace=1"), &form);
+    assert!(done.contains("What was there is"), "{done}");
+    assert_eq!(fs::read_to_string(&over).unwrap(), "one\n");
+    assert_eq!(host.sh("cat data/home/letter.txt.before-restore.*"), "second");
+
+    let outside = host.path("outside").display().to_string();
+    for to in [outside.as_str(), "relative", &format!("{folder}/x")] {
+        let refused = served.post(&restore("letter.txt", to, ""), &form);
+        assert!(refused.contains("400 Bad Request"), "{to}: {refused}");
+    }
+    assert!(!host.path("outside").exists());
 }
 
 #[test]

@@ -167,13 +167,6 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let xor_hash = section.parsed("xor_hash").unwrap_or(XorHash::Layer34);
     let listen = section.list_by("listen", socket_address).unwrap_or_default();
     let listen_tls = section.list_by("listen_tls", socket_address).unwrap_or_default();
-    if !listen_tls.is_empty() && listen.is_empty() {
-        section.wrong(
-            "listen_tls",
-            "interface.listen_tls without listen: TLS is for homes whose UDP doesn't pass",
-            "add listen = [\"0.0.0.0:51900\"]",
-        );
-    }
     let tls_certificate = certificate_files(&mut section, base, !listen_tls.is_empty());
     let control = path::socket(&mut section, "control", base);
     let control_group = section.parsed_by("control_group", group_name);
@@ -184,44 +177,13 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     let speed_test = section.boolean("speed_test").unwrap_or(true);
     let home_to_home = section.boolean("home_to_home").unwrap_or(false);
     let draining = section.boolean("draining").unwrap_or(false);
-    if draining && listen.is_empty() {
-        section.wrong(
-            "draining",
-            "interface.draining without listen: only a concentrator has homes that can leave it",
-            "remove it",
-        );
-    }
     let redundancy_budget =
         section.parsed("redundancy_budget").unwrap_or_else(|| Ratio::from_fraction(0.05));
-    let memory_per_peer =
-        section.parsed("memory_per_peer").unwrap_or_else(|| ByteSize::from_bytes(32 << 20));
-    if memory_per_peer.bytes() < MIN_MEMORY {
-        section.wrong(
-            "memory_per_peer",
-            format!("interface.memory_per_peer of {memory_per_peer} is too little to reorder in"),
-            "write at least \"1MiB\"",
-        );
-    }
+    let memory_per_peer = memory_per_peer(&mut section);
     let wake_latency = section.parsed("wake_latency").unwrap_or_default();
-    let workers = match section.integer_or_word("workers", 1..=i64::from(MOST_WORKERS), "auto") {
-        Some(None) => Workers::Auto,
-        Some(Some(count)) => NonZeroU8::new(count).map_or(Workers::ONE, Workers::Count),
-        None => Workers::ONE,
-    };
-    if section.has("workers") && workers != Workers::ONE {
-        if listen.is_empty() {
-            section.wrong(
-                "workers",
-                "interface.workers without listen: what is spread is homes, which a concentrator has",
-                "remove it",
-            );
-        } else if layer == Layer::L2 {
-            section.wrong(
-                "workers",
-                "interface.workers with layer = \"l2\": which home a frame is for is learnt in one place",
-                "remove it, or write layer = \"l3\"",
-            );
-        }
+    let workers = workers(&mut section, layer, !listen.is_empty());
+    if listen.is_empty() {
+        refuse_what_listeners_have(&mut section, !listen_tls.is_empty(), draining);
     }
     let places = section.finish();
     let name = name?;
@@ -250,6 +212,62 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
         workers,
     };
     Some(Placed { value, places })
+}
+
+/// How much of a peer's packets is kept, in all.
+fn memory_per_peer(section: &mut Section<'_, '_>) -> ByteSize {
+    let memory =
+        section.parsed("memory_per_peer").unwrap_or_else(|| ByteSize::from_bytes(32 << 20));
+    if memory.bytes() < MIN_MEMORY {
+        section.wrong(
+            "memory_per_peer",
+            format!("interface.memory_per_peer of {memory} is too little to reorder in"),
+            "write at least \"1MiB\"",
+        );
+    }
+    memory
+}
+
+fn workers(section: &mut Section<'_, '_>, layer: Layer, listens: bool) -> Workers {
+    let workers = match section.integer_or_word("workers", 1..=i64::from(MOST_WORKERS), "auto") {
+        Some(None) => Workers::Auto,
+        Some(Some(count)) => NonZeroU8::new(count).map_or(Workers::ONE, Workers::Count),
+        None => Workers::ONE,
+    };
+    if section.has("workers") && workers != Workers::ONE {
+        if !listens {
+            section.wrong(
+                "workers",
+                "interface.workers without listen: what is spread is homes, which a concentrator has",
+                "remove it",
+            );
+        } else if layer == Layer::L2 {
+            section.wrong(
+                "workers",
+                "interface.workers with layer = \"l2\": which home a frame is for is learnt in one place",
+                "remove it, or write layer = \"l3\"",
+            );
+        }
+    }
+    workers
+}
+
+/// What only those have that homes come to.
+fn refuse_what_listeners_have(section: &mut Section<'_, '_>, listens_tls: bool, draining: bool) {
+    if listens_tls {
+        section.wrong(
+            "listen_tls",
+            "interface.listen_tls without listen: TLS is for homes whose UDP doesn't pass",
+            "add listen = [\"0.0.0.0:51900\"]",
+        );
+    }
+    if draining {
+        section.wrong(
+            "draining",
+            "interface.draining without listen: only a concentrator has homes that can leave it",
+            "remove it",
+        );
+    }
 }
 
 impl Workers {

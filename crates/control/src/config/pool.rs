@@ -264,6 +264,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::too_many_lines, reason = "a table")]
     fn what_is_wrong_is_said_with_its_line() {
         for (text, expected) in [
             ("[interface]\nname = 1\n", "braid.toml:1: [[pool]] is missing"),

@@ -162,6 +162,82 @@ fn rules_are_added_in_their_place_and_removed() {
     assert!(editor.check().is_err());
 }
 
+/// What follows in a rule, from line 9 on, and what is said of it.
+const WRONG_RULES: &[(&str, &str)] = &[
+    ("do = \"drop\"", "9: rule.do: \"drop\" is none of tunnel, direct, block"),
+    (
+        "do = \"direct\"\nmode = \"broadcast\"",
+        "10: rule.mode has a meaning only with do = \"tunnel\"",
+    ),
+    ("do = \"block\"\nlinks = \"dsl\"", "10: rule.links has a meaning only with do = \"direct\""),
+    ("do = \"direct\"\nlinks = \"dsk\"", "10: no link is named \"dsk\"; did you mean \"dsl\"?"),
+    (
+        "do = \"block\"\nmatch = { country = \"DE\" }",
+        "10: a rule by country or asn, but nothing says",
+    ),
+    ("do = \"block\"\nmatch = { device = \"a b\" }", "10: rule.match.device: \"a b\" is no device"),
+    ("do = \"block\"\nmatch = { domain = \"a..b\" }", "10: rule.match.domain: \"a..b\" is no name"),
+    ("do = \"block\"\nmatch = { domain = \"a.b\" }", "10: a rule by domain, but the tunnel's"),
+    ("do = \"block\"\nmatch = { time = \"8-17\" }", "10: rule.match.time: \"8-17\" are no hours"),
+    (
+        "do = \"block\"\nmatch = { device = \"tv\", uid = \"7\" }",
+        "10: rule.match.device and rule.match.uid",
+    ),
+    (
+        "do = \"block\"\nmatch = { cgroup = \"a/../b\" }",
+        "10: rule.match.cgroup: \"a/../b\" is no control group",
+    ),
+    (
+        "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
+        "10: rule.mode with match.device: packets in the tunnel don't show that",
+    ),
+    (
+        "do = \"block\"\npriority = \"low\"",
+        "10: rule.priority has a meaning only with do = \"tunnel\"",
+    ),
+    (
+        "do = \"tunnel\"\npriority = \"lowest\"",
+        "10: rule.priority: \"lowest\" is none of low, normal, high",
+    ),
+    (
+        "do = \"tunnel\"\nrate = { down = \"0Mbit\" }",
+        "10: rule.rate.down of 0 lets nothing through",
+    ),
+    (
+        "do = \"tunnel\"\nmode = \"broadcast\"\nrate = { up = \"1Mbit\" }",
+        "11: rule.rate with rule.mode",
+    ),
+    (
+        "do = \"tunnel\"\nredundancy = \"thrice\"",
+        "10: rule.redundancy: \"thrice\" is none of twice, parity",
+    ),
+    (
+        "do = \"tunnel\"\nclass = \"bulk\"\nredundancy = \"parity\"",
+        "11: rule.redundancy = \"parity\" with rule.class = \"bulk\"",
+    ),
+    (
+        "do = \"tunnel\"\nmode = \"broadcast\"\nredundancy = \"twice\"",
+        "11: rule.redundancy with rule.mode",
+    ),
+    (
+        "do = \"direct\"\nredundancy = \"twice\"",
+        "10: rule.redundancy has a meaning only with do = \"tunnel\"",
+    ),
+    (
+        "do = \"tunnel\"\nclass = \"realtime\"\nmatch = { uid = \"7\" }",
+        "10: rule.class with match.uid: tracked connections don't show that",
+    ),
+    ("do = \"block\"\n[routing]\nleave_host_alone = true", "9: a rule that contradicts"),
+    (
+        "do = \"direct\"\n[routing]\nlink_marks = \"off\"",
+        "9: do = \"direct\" with routing.link_marks",
+    ),
+    (
+        "do = \"block\"\n[[rule]]\nname = \"bank\"\ndo = \"tunnel\"",
+        "11: two rules are named \"bank\"",
+    ),
+];
+
 #[test]
 fn what_a_rule_cannot_mean_is_told_with_its_line() {
     let rule = |text: &str| {
@@ -170,92 +246,7 @@ fn what_a_rule_cannot_mean_is_told_with_its_line() {
              [[link]]\nname = \"dsl\"\ninterface = \"eth1\"\n[[rule]]\nname = \"bank\"\n{text}"
         ))
     };
-    for (text, wrong) in [
-        ("do = \"drop\"", "9: rule.do: \"drop\" is none of tunnel, direct, block"),
-        (
-            "do = \"direct\"\nmode = \"broadcast\"",
-            "10: rule.mode has a meaning only with do = \"tunnel\"",
-        ),
-        (
-            "do = \"block\"\nlinks = \"dsl\"",
-            "10: rule.links has a meaning only with do = \"direct\"",
-        ),
-        ("do = \"direct\"\nlinks = \"dsk\"", "10: no link is named \"dsk\"; did you mean \"dsl\"?"),
-        (
-            "do = \"block\"\nmatch = { country = \"DE\" }",
-            "10: a rule by country or asn, but nothing says",
-        ),
-        (
-            "do = \"block\"\nmatch = { device = \"a b\" }",
-            "10: rule.match.device: \"a b\" is no device",
-        ),
-        (
-            "do = \"block\"\nmatch = { domain = \"a..b\" }",
-            "10: rule.match.domain: \"a..b\" is no name",
-        ),
-        ("do = \"block\"\nmatch = { domain = \"a.b\" }", "10: a rule by domain, but the tunnel's"),
-        (
-            "do = \"block\"\nmatch = { time = \"8-17\" }",
-            "10: rule.match.time: \"8-17\" are no hours",
-        ),
-        (
-            "do = \"block\"\nmatch = { device = \"tv\", uid = \"7\" }",
-            "10: rule.match.device and rule.match.uid",
-        ),
-        (
-            "do = \"block\"\nmatch = { cgroup = \"a/../b\" }",
-            "10: rule.match.cgroup: \"a/../b\" is no control group",
-        ),
-        (
-            "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
-            "10: rule.mode with match.device: packets in the tunnel don't show that",
-        ),
-        (
-            "do = \"block\"\npriority = \"low\"",
-            "10: rule.priority has a meaning only with do = \"tunnel\"",
-        ),
-        (
-            "do = \"tunnel\"\npriority = \"lowest\"",
-            "10: rule.priority: \"lowest\" is none of low, normal, high",
-        ),
-        (
-            "do = \"tunnel\"\nrate = { down = \"0Mbit\" }",
-            "10: rule.rate.down of 0 lets nothing through",
-        ),
-        (
-            "do = \"tunnel\"\nmode = \"broadcast\"\nrate = { up = \"1Mbit\" }",
-            "11: rule.rate with rule.mode",
-        ),
-        (
-            "do = \"tunnel\"\nredundancy = \"thrice\"",
-            "10: rule.redundancy: \"thrice\" is none of twice, parity",
-        ),
-        (
-            "do = \"tunnel\"\nclass = \"bulk\"\nredundancy = \"parity\"",
-            "11: rule.redundancy = \"parity\" with rule.class = \"bulk\"",
-        ),
-        (
-            "do = \"tunnel\"\nmode = \"broadcast\"\nredundancy = \"twice\"",
-            "11: rule.redundancy with rule.mode",
-        ),
-        (
-            "do = \"direct\"\nredundancy = \"twice\"",
-            "10: rule.redundancy has a meaning only with do = \"tunnel\"",
-        ),
-        (
-            "do = \"tunnel\"\nclass = \"realtime\"\nmatch = { uid = \"7\" }",
-            "10: rule.class with match.uid: tracked connections don't show that",
-        ),
-        ("do = \"block\"\n[routing]\nleave_host_alone = true", "9: a rule that contradicts"),
-        (
-            "do = \"direct\"\n[routing]\nlink_marks = \"off\"",
-            "9: do = \"direct\" with routing.link_marks",
-        ),
-        (
-            "do = \"block\"\n[[rule]]\nname = \"bank\"\ndo = \"tunnel\"",
-            "11: two rules are named \"bank\"",
-        ),
-    ] {
+    for (text, wrong) in WRONG_RULES {
         let found = rule(text);
         assert!(found.iter().any(|error| error.starts_with(wrong)), "{text}: {found:#?}");
     }
@@ -383,184 +374,182 @@ fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
     assert_eq!(twice, ["13: there are two alerts named a; give each a name of its own"]);
 }
 
+/// What is changed in the full config, into what, and what is said then.
+const MISTAKES: &[(&str, &str, &str)] = &[
+    ("mtu = 9000", "mtu = \"9000\"", "6: interface.mtu must be a whole number, not a string"),
+    ("mtu = 9000", "mtu = 70000", "6: interface.mtu must be 576 to 65535, not 70000"),
+    (
+        "mtu = 9000",
+        "mtu = 1000",
+        "5: an IPv6 address on a device with MTU 1000; IPv6 needs mtu = 1280 or more",
+    ),
+    ("mtu = 9000", "mtuu = 9000", "6: unknown key \"mtuu\" in [interface]; did you mean \"mtu\"?"),
+    (
+        "mode = \"overflow\"",
+        "mode = \"adaptiv\"",
+        "8: interface.mode: \"adaptiv\" is none of adaptive, balance-rr, balance-xor, \
+         active-backup, broadcast, overflow; did you mean \"adaptive\"?",
+    ),
+    (
+        "\"10.77.0.2/24\"",
+        "\"10.77.0.2/33\"",
+        "5: interface.addresses: \"10.77.0.2/33\" is not an address; write it as \"10.77.0.2/24\" or \"fd77::2/64\"",
+    ),
+    (
+        "dscp = \"ef\"",
+        "dscp = \"eff\"",
+        "19: class.match.dscp: \"eff\" is not a DSCP; write \"ef\", \"af41\", \"cs5\" or \"0\" to \"63\"",
+    ),
+    (
+        "protocol = \"udp\", ports",
+        "ports",
+        "19: rule.match.ports without a protocol that has ports; add protocol = \"udp\" or protocol = \"tcp\"",
+    ),
+    (
+        "from = \"10.0.0.0/8\"",
+        "from = \"10.0.0.1/8\"",
+        "19: class.match.from: 10.0.0.1/8 has bits set after its prefix; write 10.0.0.0/8 for \
+         the network or 10.0.0.1/32 for the one host",
+    ),
+    (
+        "interface = \"wwan0\"",
+        "",
+        "22: [link] lacks interface, match, source, gateway or fwmark; write what ties packets to \
+         this link, such as interface = \"wwan0\"",
+    ),
+    (
+        "standby = false",
+        "standby = 0",
+        "26: link.standby must be true or false, not a whole number",
+    ),
+    ("price = 0.5", "price = -0.5", "27: link.price must be 0 or more, not -0.5"),
+    (
+        "down = \"5Mbit\"",
+        "down = \"5\"",
+        "28: link.cap.down: \"5\" has no unit; write it as \"6Mbit\"",
+    ),
+    (
+        "down = \"5Mbit\"",
+        "down = \"0Mbit\"",
+        "28: link.cap.down of 0 lets nothing through; remove it, or write a rate such as \"5Mbit\"",
+    ),
+    (
+        "per = \"day\"",
+        "per = \"day\", reset_day = 2",
+        "36: link.quota.reset_day has no meaning with per = \"day\"; remove it, or write per = \"month\"",
+    ),
+    (
+        "name = \"fibre\"",
+        "name = \"3g-1\"",
+        "32: two links are named \"3g-1\"; line 23 has it first; change or remove one",
+    ),
+    (
+        "gateway = \"192.0.2.1\"",
+        "gateway = \"fe80::1\"",
+        "34: link.source and link.gateway are of different IP versions; give both as IPv4 or both as IPv6",
+    ),
+    (
+        "203.0.113.1:51900",
+        "203.0.113.1",
+        "42: peer.endpoints: \"203.0.113.1\" is not an endpoint (no port); write it as \
+         \"vpn.example.org:51900\", \"203.0.113.1:51900\" or \"[2001:db8::1]:51900\"",
+    ),
+    (
+        "keepalive = \"15s\"",
+        "keepalive = \"15\"",
+        "44: peer.keepalive: \"15\" has no unit; write it as \"30ms\"",
+    ),
+    (
+        "leave_host_alone = false\ndefault_route = true\nwhen_concentrator_gone = \"block\"\nclamp_mss = true\nmasquerade = true",
+        "leave_host_alone = true\ndefault_route = true\nforward_ports = []",
+        "48: routing.default_route contradicts leave_host_alone = true; remove one of them",
+    ),
+    (
+        "\"0.0.0.0/0\", \"::/0\"",
+        "\"10.77.0.0/24\"",
+        "48: routing.default_route, but no peer's allowed_ips has all addresses; write \
+         allowed_ips = [\"0.0.0.0/0\", \"::/0\"] for the concentrator",
+    ),
+    (
+        "default_route = true\n",
+        "",
+        "48: routing.when_concentrator_gone has no meaning without default_route = true; add \
+         default_route = true, or remove it",
+    ),
+    (
+        "clamp_mss = true\n",
+        "dns_domains = [\"corp.example\"]\n",
+        "50: routing.dns_domains without name servers to ask for them; write dns = \
+         [\"10.77.0.1\"], a server that the tunnel leads to",
+    ),
+    (
+        "clamp_mss = true\n",
+        "dns = [\"10.77.0.1\"]\ndns_domains = [\"corp..example\"]\n",
+        "51: routing.dns_domains: \"corp..example\" is no name; write \"example.org\"",
+    ),
+    (
+        "\"0.0.0.0/0\", \"::/0\"",
+        "\"::/0\"",
+        "52: 10.77.0.2 is in no peer's allowed_ips: nobody can answer there; add the address \
+         to a peer's allowed_ips, or correct it",
+    ),
+    (
+        "peer = \"concentrator\"",
+        "peer = \"concentator\"",
+        "53: no peer is named \"concentator\"; did you mean \"concentrator\"?",
+    ),
+    (
+        "\"10.77.0.2/24\"",
+        "\"224.0.0.1/24\"",
+        "5: interface.addresses: no device can have the address 224.0.0.1; name one of its own",
+    ),
+    (
+        "\"[::]:51900\"",
+        "\"[::]\"",
+        "10: interface.listen: \"[::]\" is not an address with a port; write it as \
+         \"192.0.2.7:51900\" or \"[2001:db8::7]:51900\"",
+    ),
+    (
+        "interface = \"wwan0\"",
+        "interface = \"braid7\"",
+        "24: a link that leaves by braid7, the tunnel itself; name the device of an uplink, \
+         such as \"eth1\"",
+    ),
+    (
+        "source = \"192.0.2.7\"",
+        "source = \"10.77.0.2\"",
+        "33: a link that leaves from 10.77.0.2, the tunnel's own address; name the address \
+         that an uplink has",
+    ),
+    (
+        "gateway = \"192.0.2.1\"",
+        "gateway = \"192.0.2\"",
+        "34: link.gateway: \"192.0.2\" is not an address; write it as \"192.0.2.7\" or \
+         \"2001:db8::7\"",
+    ),
+    (
+        "mtu = 9000\nlayer = \"l3\"",
+        "mtu = 65522\nlayer = \"l2\"",
+        "6: an Ethernet device with MTU 65522; with layer = \"l2\" the largest is mtu = 65521",
+    ),
+    (
+        "protocol = \"tcp\", public = 8443",
+        "protocol = \"udp\", public = 51900",
+        "52: udp port 51900 is where homes call: it can't be forwarded; forward another port, \
+         or listen on another",
+    ),
+    (
+        "on_link = \"eth9\"",
+        "on_link = \"braid7\"",
+        "53: on_link = \"braid7\" is the tunnel itself; name the device towards the provider, \
+         such as \"eth0\"",
+    ),
+    ("[routing]", "[rooting]", "46: unknown section \"rooting\"; did you mean \"routing\"?"),
+];
+
 #[test]
 fn each_error_names_its_line_and_what_to_do() {
-    let cases: &[(&str, &str, &str)] = &[
-        ("mtu = 9000", "mtu = \"9000\"", "6: interface.mtu must be a whole number, not a string"),
-        ("mtu = 9000", "mtu = 70000", "6: interface.mtu must be 576 to 65535, not 70000"),
-        (
-            "mtu = 9000",
-            "mtu = 1000",
-            "5: an IPv6 address on a device with MTU 1000; IPv6 needs mtu = 1280 or more",
-        ),
-        (
-            "mtu = 9000",
-            "mtuu = 9000",
-            "6: unknown key \"mtuu\" in [interface]; did you mean \"mtu\"?",
-        ),
-        (
-            "mode = \"overflow\"",
-            "mode = \"adaptiv\"",
-            "8: interface.mode: \"adaptiv\" is none of adaptive, balance-rr, balance-xor, \
-             active-backup, broadcast, overflow; did you mean \"adaptive\"?",
-        ),
-        (
-            "\"10.77.0.2/24\"",
-            "\"10.77.0.2/33\"",
-            "5: interface.addresses: \"10.77.0.2/33\" is not an address; write it as \"10.77.0.2/24\" or \"fd77::2/64\"",
-        ),
-        (
-            "dscp = \"ef\"",
-            "dscp = \"eff\"",
-            "19: class.match.dscp: \"eff\" is not a DSCP; write \"ef\", \"af41\", \"cs5\" or \"0\" to \"63\"",
-        ),
-        (
-            "protocol = \"udp\", ports",
-            "ports",
-            "19: rule.match.ports without a protocol that has ports; add protocol = \"udp\" or protocol = \"tcp\"",
-        ),
-        (
-            "from = \"10.0.0.0/8\"",
-            "from = \"10.0.0.1/8\"",
-            "19: class.match.from: 10.0.0.1/8 has bits set after its prefix; write 10.0.0.0/8 for \
-             the network or 10.0.0.1/32 for the one host",
-        ),
-        (
-            "interface = \"wwan0\"",
-            "",
-            "22: [link] lacks interface, match, source, gateway or fwmark; write what ties packets to \
-             this link, such as interface = \"wwan0\"",
-        ),
-        (
-            "standby = false",
-            "standby = 0",
-            "26: link.standby must be true or false, not a whole number",
-        ),
-        ("price = 0.5", "price = -0.5", "27: link.price must be 0 or more, not -0.5"),
-        (
-            "down = \"5Mbit\"",
-            "down = \"5\"",
-            "28: link.cap.down: \"5\" has no unit; write it as \"6Mbit\"",
-        ),
-        (
-            "down = \"5Mbit\"",
-            "down = \"0Mbit\"",
-            "28: link.cap.down of 0 lets nothing through; remove it, or write a rate such as \"5Mbit\"",
-        ),
-        (
-            "per = \"day\"",
-            "per = \"day\", reset_day = 2",
-            "36: link.quota.reset_day has no meaning with per = \"day\"; remove it, or write per = \"month\"",
-        ),
-        (
-            "name = \"fibre\"",
-            "name = \"3g-1\"",
-            "32: two links are named \"3g-1\"; line 23 has it first; change or remove one",
-        ),
-        (
-            "gateway = \"192.0.2.1\"",
-            "gateway = \"fe80::1\"",
-            "34: link.source and link.gateway are of different IP versions; give both as IPv4 or both as IPv6",
-        ),
-        (
-            "203.0.113.1:51900",
-            "203.0.113.1",
-            "42: peer.endpoints: \"203.0.113.1\" is not an endpoint (no port); write it as \
-             \"vpn.example.org:51900\", \"203.0.113.1:51900\" or \"[2001:db8::1]:51900\"",
-        ),
-        (
-            "keepalive = \"15s\"",
-            "keepalive = \"15\"",
-            "44: peer.keepalive: \"15\" has no unit; write it as \"30ms\"",
-        ),
-        (
-            "leave_host_alone = false\ndefault_route = true\nwhen_concentrator_gone = \"block\"\nclamp_mss = true\nmasquerade = true",
-            "leave_host_alone = true\ndefault_route = true\nforward_ports = []",
-            "48: routing.default_route contradicts leave_host_alone = true; remove one of them",
-        ),
-        (
-            "\"0.0.0.0/0\", \"::/0\"",
-            "\"10.77.0.0/24\"",
-            "48: routing.default_route, but no peer's allowed_ips has all addresses; write \
-             allowed_ips = [\"0.0.0.0/0\", \"::/0\"] for the concentrator",
-        ),
-        (
-            "default_route = true\n",
-            "",
-            "48: routing.when_concentrator_gone has no meaning without default_route = true; add \
-             default_route = true, or remove it",
-        ),
-        (
-            "clamp_mss = true\n",
-            "dns_domains = [\"corp.example\"]\n",
-            "50: routing.dns_domains without name servers to ask for them; write dns = \
-             [\"10.77.0.1\"], a server that the tunnel leads to",
-        ),
-        (
-            "clamp_mss = true\n",
-            "dns = [\"10.77.0.1\"]\ndns_domains = [\"corp..example\"]\n",
-            "51: routing.dns_domains: \"corp..example\" is no name; write \"example.org\"",
-        ),
-        (
-            "\"0.0.0.0/0\", \"::/0\"",
-            "\"::/0\"",
-            "52: 10.77.0.2 is in no peer's allowed_ips: nobody can answer there; add the address \
-             to a peer's allowed_ips, or correct it",
-        ),
-        (
-            "peer = \"concentrator\"",
-            "peer = \"concentator\"",
-            "53: no peer is named \"concentator\"; did you mean \"concentrator\"?",
-        ),
-        (
-            "\"10.77.0.2/24\"",
-            "\"224.0.0.1/24\"",
-            "5: interface.addresses: no device can have the address 224.0.0.1; name one of its own",
-        ),
-        (
-            "\"[::]:51900\"",
-            "\"[::]\"",
-            "10: interface.listen: \"[::]\" is not an address with a port; write it as \
-             \"192.0.2.7:51900\" or \"[2001:db8::7]:51900\"",
-        ),
-        (
-            "interface = \"wwan0\"",
-            "interface = \"braid7\"",
-            "24: a link that leaves by braid7, the tunnel itself; name the device of an uplink, \
-             such as \"eth1\"",
-        ),
-        (
-            "source = \"192.0.2.7\"",
-            "source = \"10.77.0.2\"",
-            "33: a link that leaves from 10.77.0.2, the tunnel's own address; name the address \
-             that an uplink has",
-        ),
-        (
-            "gateway = \"192.0.2.1\"",
-            "gateway = \"192.0.2\"",
-            "34: link.gateway: \"192.0.2\" is not an address; write it as \"192.0.2.7\" or \
-             \"2001:db8::7\"",
-        ),
-        (
-            "mtu = 9000\nlayer = \"l3\"",
-            "mtu = 65522\nlayer = \"l2\"",
-            "6: an Ethernet device with MTU 65522; with layer = \"l2\" the largest is mtu = 65521",
-        ),
-        (
-            "protocol = \"tcp\", public = 8443",
-            "protocol = \"udp\", public = 51900",
-            "52: udp port 51900 is where homes call: it can't be forwarded; forward another port, \
-             or listen on another",
-        ),
-        (
-            "on_link = \"eth9\"",
-            "on_link = \"braid7\"",
-            "53: on_link = \"braid7\" is the tunnel itself; name the device towards the provider, \
-             such as \"eth0\"",
-        ),
-        ("[routing]", "[rooting]", "46: unknown section \"rooting\"; did you mean \"routing\"?"),
-    ];
-    for (from, to, expected) in cases {
+    for (from, to, expected) in MISTAKES {
         let full = full();
         assert!(full.contains(from), "{from}");
         let found = errors(&full.replacen(from, to, 1));

@@ -426,6 +426,7 @@ pub(crate) mod tests {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "a value of each kind")]
     pub fn everything() -> Firewall {
         Firewall {
             interface: "braid0".into(),

@@ -164,6 +164,7 @@ fn faults_of_a_direction_are_read_and_changed_by_events() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn mistakes_are_told_with_line_key_and_hint() {
     let many_flows = "flows = 1000\n[[traffic]]\nkind = \"tcp\"\n".repeat(4);
     // (what is replaced, by what, line, what the message contains)

@@ -138,17 +138,7 @@ impl Reader {
     fn close(&mut self) {
         let Some(mut open) = self.open.pop() else { return };
         match open.name.as_str() {
-            "h1" | "h2" if open.class.starts_with('S') => {
-                let level = if open.class.starts_with("Ss") { 2 } else { 1 };
-                let mut title = open.inlines;
-                // The link to itself is made anew.
-                if let [Inline::Link(link)] = title.as_mut_slice() {
-                    title = std::mem::take(&mut link.text);
-                }
-                self.settle();
-                let id = String::new();
-                self.sections.push(Section { number: None, id, title, level, blocks: Vec::new() });
-            }
+            "h1" | "h2" if open.class.starts_with('S') => self.section(open),
             "b" | "strong" => self.inline(Inline::Strong(open.inlines)),
             "i" | "em" | "var" | "cite" => self.inline(Inline::Emphasis(open.inlines)),
             "code" => self.inline(Inline::Code(inline_text(&open.inlines))),
@@ -168,16 +158,7 @@ impl Reader {
                     list.definitions.push(Definition { term: open.inlines, blocks: Vec::new() });
                 }
             }
-            "dd" => {
-                let blocks = open.into_blocks();
-                if let Some(last) =
-                    self.open.last_mut().and_then(|list| list.definitions.last_mut())
-                {
-                    last.blocks.extend(blocks);
-                } else {
-                    blocks.into_iter().for_each(|block| self.block(block));
-                }
-            }
+            "dd" => self.definition(open.into_blocks()),
             "dl" => self.block(Block::Definitions(open.definitions)),
             "li" => {
                 let blocks = open.into_blocks();
@@ -228,6 +209,26 @@ impl Reader {
         }
         if self.open.len() == 1 {
             self.settle();
+        }
+    }
+
+    fn section(&mut self, open: Open) {
+        let level = if open.class.starts_with("Ss") { 2 } else { 1 };
+        let mut title = open.inlines;
+        // The link to itself is made anew.
+        if let [Inline::Link(link)] = title.as_mut_slice() {
+            title = std::mem::take(&mut link.text);
+        }
+        self.settle();
+        let id = String::new();
+        self.sections.push(Section { number: None, id, title, level, blocks: Vec::new() });
+    }
+
+    /// That of the last term.
+    fn definition(&mut self, blocks: Vec<Block>) {
+        match self.open.last_mut().and_then(|list| list.definitions.last_mut()) {
+            Some(last) => last.blocks.extend(blocks),
+            None => blocks.into_iter().for_each(|block| self.block(block)),
         }
     }
 

@@ -84,16 +84,12 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
     let path = request.uri().path().to_owned();
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     let query = Form::parse(request.uri().query().unwrap_or_default().as_bytes());
+    if let (&Method::GET | &Method::HEAD, [name]) = (request.method(), parts.as_slice())
+        && let Some(asset) = asset_of(name)
+    {
+        return Ok(asset);
+    }
     match (request.method().clone(), parts.as_slice()) {
-        (Method::GET | Method::HEAD, ["style.css"]) => return Ok(asset(view::STYLE, "text/css")),
-        (Method::GET | Method::HEAD, ["page.js"]) => {
-            return Ok(asset(view::SCRIPT, "text/javascript"));
-        }
-        (Method::GET | Method::HEAD, ["favicon.svg"]) => {
-            return Ok(asset(view::ICON, "image/svg+xml"));
-        }
-        // Asked for by browsers where a page, as the manual's, names none.
-        (Method::GET | Method::HEAD, ["favicon.ico"]) => return Ok(to("/favicon.svg")),
         (Method::GET, ["login"]) => {
             let message = None;
             return Ok(html(StatusCode::OK, view::login(&page.settings, message)));
@@ -107,68 +103,79 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
     }
     let who = who(&page, client, asked_for, request.headers());
     let Some(who) = who else { return Ok(to("/login")) };
-    Ok(match (request.method().clone(), parts.as_slice()) {
-        (Method::GET, ["live"]) => {
-            let (token, subject) = (who.session.clone(), Subject::parse(&query));
-            if subject == Subject::Traffic {
-                who.must_be_known(&page)?;
-            }
-            match page.live.watch(page.clone(), subject, token) {
-                Watching::Begun(body) => {
-                    let mut response = Response::new(body);
-                    let kind = HeaderValue::from_static("text/event-stream");
-                    response.headers_mut().insert(header::CONTENT_TYPE, kind);
-                    response
-                }
-                Watching::TooMany => {
-                    plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open")
-                }
-            }
-        }
+    match *request.method() {
+        Method::GET => get(page, &who, &parts, query, request.headers()).await,
+        Method::POST => post(page, &who, &parts, query, request).await,
+        Method::HEAD => Ok(plain(StatusCode::NOT_FOUND, "no such page")),
+        _ => Ok(plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST")),
+    }
+}
+
+/// What pages consist of, for everybody.
+fn asset_of(name: &str) -> Option<Response<Body>> {
+    match name {
+        "style.css" => Some(asset(view::STYLE, "text/css")),
+        "page.js" => Some(asset(view::SCRIPT, "text/javascript")),
+        "favicon.svg" => Some(asset(view::ICON, "image/svg+xml")),
+        // Asked for by browsers where a page, as the manual's, names none.
+        "favicon.ico" => Some(to("/favicon.svg")),
+        _ => None,
+    }
+}
+
+/// What somebody may look at who is known.
+async fn get(
+    page: Arc<Page>,
+    who: &Who,
+    parts: &[&str],
+    query: Form,
+    #[cfg_attr(not(feature = "manual"), expect(unused_variables))] headers: &HeaderMap,
+) -> Outcome {
+    match parts {
+        ["live"] => watch(page, who, &query),
         #[cfg(feature = "manual")]
-        (Method::GET, ["manual", parts @ ..]) => {
-            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
-            manual(&parts, request.headers())
-        }
-        (Method::GET, ["traffic", ..]) => {
+        ["manual", parts @ ..] => Ok(manual(&all_decoded(parts), headers)),
+        ["traffic", ..] => {
             who.must_be_known(&page)?;
-            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
-            show(page.clone(), who.viewer(), parts, query).await
+            Ok(show(page, who.viewer(), all_decoded(parts), query).await)
         }
-        (Method::GET, ["reports", "page"]) => reports::page(page.clone(), query).await,
+        ["reports", "page"] => Ok(reports::page(page, query).await),
         // Who may look at the host may not therefore read everybody's files.
-        (Method::GET, ["snapshots", what, ..]) => {
+        ["snapshots", what, ..] => {
             who.must_be_admin(&page, "To look into a snapshot, log in as admin.")?;
-            let what = (*what).to_owned();
-            snapshots::show(page.clone(), who.viewer(), &what, query).await
+            Ok(snapshots::show(page, who.viewer(), what, query).await)
         }
-        (Method::POST, ["snapshots", "restore"]) => {
-            let form = form(request).await?;
-            who.check_form(&form)?;
-            who.must_be_admin(&page, "To restore something, log in as admin.")?;
-            snapshots::restore(page.clone(), who.viewer(), query).await
+        parts => Ok(show(page, who.viewer(), all_decoded(parts), query).await),
+    }
+}
+
+/// What somebody may do who is known.
+async fn post(
+    page: Arc<Page>,
+    who: &Who,
+    parts: &[&str],
+    query: Form,
+    request: Request<Incoming>,
+) -> Outcome {
+    Ok(match parts {
+        ["snapshots", "restore"] => {
+            who.admins_form(&page, request, "To restore something, log in as admin.").await?;
+            snapshots::restore(page, who.viewer(), query).await
         }
-        (Method::POST, ["new-home"]) => {
-            let form = form(request).await?;
-            who.check_form(&form)?;
-            who.must_be_admin(&page, "To add a home, log in as admin.")?;
-            homes::add(page.clone(), who.viewer(), form).await
+        ["new-home"] => {
+            let message = "To add a home, log in as admin.";
+            let form = who.admins_form(&page, request, message).await?;
+            homes::add(page, who.viewer(), form).await
         }
-        (Method::POST, ["homes", name, order]) => {
+        ["homes", name, order] => {
             let Some(order) = Order::parse(order) else {
                 return Err(plain(StatusCode::NOT_FOUND, "no such page"));
             };
-            let name = decoded(name);
-            let form = form(request).await?;
-            who.check_form(&form)?;
-            who.must_be_admin(&page, "To change who may come in, log in as admin.")?;
-            homes::change(page.clone(), who.viewer(), order, name, form).await
+            let message = "To change who may come in, log in as admin.";
+            let form = who.admins_form(&page, request, message).await?;
+            homes::change(page, who.viewer(), order, decoded(name), form).await
         }
-        (Method::GET, parts) => {
-            let parts: Vec<String> = parts.iter().map(|part| decoded(part)).collect();
-            show(page.clone(), who.viewer(), parts, query).await
-        }
-        (Method::POST, ["logout"]) => {
+        ["logout"] => {
             let form = form(request).await?;
             who.check_form(&form)?;
             if let Some(token) = &who.session {
@@ -176,23 +183,34 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
             }
             to("/login")
         }
-        (Method::POST, ["measure"]) => {
-            let form = form(request).await?;
-            who.check_form(&form)?;
-            who.must_be_admin(&page, "To measure, log in as admin.")?;
-            measure(page.clone(), who.viewer(), form).await
+        ["measure"] => {
+            let form = who.admins_form(&page, request, "To measure, log in as admin.").await?;
+            measure(page, who.viewer(), form).await
         }
-        (Method::POST, ["links", name]) => {
-            let name = decoded(name);
-            let form = form(request).await?;
-            who.check_form(&form)?;
-            who.must_be_admin(&page, "To change something, log in as admin.")?;
-            let viewer = who.viewer();
-            change_link(page.clone(), viewer, name, form).await
+        ["links", name] => {
+            let message = "To change something, log in as admin.";
+            let form = who.admins_form(&page, request, message).await?;
+            change_link(page, who.viewer(), decoded(name), form).await
         }
-        (Method::HEAD | Method::POST, _) => plain(StatusCode::NOT_FOUND, "no such page"),
-        _ => plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and POST"),
+        _ => plain(StatusCode::NOT_FOUND, "no such page"),
     })
+}
+
+/// News of a page while it is open.
+fn watch(page: Arc<Page>, who: &Who, query: &Form) -> Outcome {
+    let (token, subject) = (who.session.clone(), Subject::parse(query));
+    if subject == Subject::Traffic {
+        who.must_be_known(&page)?;
+    }
+    match page.live.watch(page.clone(), subject, token) {
+        Watching::Begun(body) => {
+            let mut response = Response::new(body);
+            let kind = HeaderValue::from_static("text/event-stream");
+            response.headers_mut().insert(header::CONTENT_TYPE, kind);
+            Ok(response)
+        }
+        Watching::TooMany => Ok(plain(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open")),
+    }
 }
 
 /// `braid ui login`, at the socket of a page without a tunnel, as at a tunnel's control socket.
@@ -312,6 +330,19 @@ impl Who {
             true => Ok(()),
             false => Err(plain(StatusCode::FORBIDDEN, "the form is too old; load its page again")),
         }
+    }
+
+    /// A form of a page of ours, sent by an admin.
+    async fn admins_form(
+        &self,
+        page: &Page,
+        request: Request<Incoming>,
+        message: &str,
+    ) -> Result<Form, Response<Body>> {
+        let form = form(request).await?;
+        self.check_form(&form)?;
+        self.must_be_admin(page, message)?;
+        Ok(form)
     }
 
     /// Who talks to whom isn't anybody's business who has an account on this host.
@@ -514,6 +545,10 @@ fn decoded(part: &str) -> String {
         .map(|(name, _)| name.into_owned())
         .unwrap_or_default();
     if text.len() > NAME_BYTES { String::new() } else { text }
+}
+
+fn all_decoded(parts: &[&str]) -> Vec<String> {
+    parts.iter().map(|part| decoded(part)).collect()
 }
 
 fn html(status: StatusCode, markup: Markup) -> Response<Body> {

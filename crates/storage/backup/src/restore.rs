@@ -7,7 +7,8 @@ use crate::salvage::Salvage;
 use crate::target::Target;
 use crate::vault::{Vault, as_shown, is_incomplete, root_of, snapshot_id, utf8};
 use braid_units::ByteSize;
-use rustic_core::{LocalDestination, LsOptions, RestoreOptions};
+use rustic_core::repofile::Node;
+use rustic_core::{LocalDestination, LsOptions, RestoreOptions, RestorePlan};
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::fs;
@@ -91,26 +92,9 @@ impl Restoration<'_> {
         };
         for one in nodes.clone() {
             let (path, node) = vault.told(one)?;
-            if path.components().any(|part| !matches!(part, Component::Normal(_))) {
-                let text = format!("{}: a name in the backup leads elsewhere", path.display());
-                return Err(Error::Damaged(text));
-            }
-            match node.is_dir() {
-                true => restored.folders += 1,
-                false => restored.files += 1,
-            }
-            restored.bytes += node.meta.size;
+            restored.count(&path, &node)?;
         }
-        let room = room_at(&self.to);
-        if let Some(room) = room.filter(|room| *room < restored.bytes) {
-            // Not refused: files with holes, or twice the same, take less.
-            (self.warn)(&format!(
-                "{} are to come, and {} has {} free",
-                ByteSize::from_bytes(restored.bytes),
-                self.to.display(),
-                ByteSize::from_bytes(room)
-            ));
-        }
+        self.warn_of_room(restored.bytes);
         if self.dry_run {
             return Ok(restored);
         }
@@ -133,13 +117,7 @@ impl Restoration<'_> {
         };
         let mut lost = BTreeSet::new();
         if let Some(error) = error {
-            if room_at(&self.to).is_some_and(|room| room < FULL) {
-                let full = io::Error::from(rustix::io::Errno::NOSPC);
-                return Err(Error::io("writing to", &self.to, full));
-            }
-            if vault.courier().failure().is_some() || !node.is_dir() {
-                return Err(error);
-            }
+            let error = self.check_salvageable(error, node.is_dir())?;
             said_before = heard.lines().len();
             lost = Salvage {
                 vault,
@@ -155,6 +133,37 @@ impl Restoration<'_> {
         restored.files = restored.files.saturating_sub(lost.len() as u64);
         restored.lacking = heard.lines().split_off(said_before);
         let again = vault.told(repository.prepare_restore(&restore, nodes, &destination, true))?;
+        self.check_nothing_left(&again)?;
+        restored.lost = lost.into_iter().collect();
+        Ok(restored)
+    }
+
+    /// Not refused: files with holes, or twice the same, take less.
+    fn warn_of_room(&self, bytes: u64) {
+        if let Some(room) = room_at(&self.to).filter(|room| *room < bytes) {
+            (self.warn)(&format!(
+                "{} are to come, and {} has {} free",
+                ByteSize::from_bytes(bytes),
+                self.to.display(),
+                ByteSize::from_bytes(room)
+            ));
+        }
+    }
+
+    /// Gives the error back if it may be for what the target has lost, so that the rest can come.
+    fn check_salvageable(&self, error: Error, is_folder: bool) -> Result<Error, Error> {
+        if room_at(&self.to).is_some_and(|room| room < FULL) {
+            let full = io::Error::from(rustix::io::Errno::NOSPC);
+            return Err(Error::io("writing to", &self.to, full));
+        }
+        match self.vault.courier().failure().is_some() || !is_folder {
+            true => Err(error),
+            false => Ok(error),
+        }
+    }
+
+    /// `again` is what a second restore would do, which has read what is there.
+    fn check_nothing_left(&self, again: &RestorePlan) -> Result<(), Error> {
         let (files, folders) = (again.stats.files, again.stats.dirs);
         if again.restore_size > 0 || files.restore + files.modify + folders.restore > 0 {
             return Err(Error::Damaged(format!(
@@ -163,8 +172,23 @@ impl Restoration<'_> {
                 files.restore + files.modify
             )));
         }
-        restored.lost = lost.into_iter().collect();
-        Ok(restored)
+        Ok(())
+    }
+}
+
+impl Restored {
+    /// One more is to come.
+    fn count(&mut self, path: &Path, node: &Node) -> Result<(), Error> {
+        if path.components().any(|part| !matches!(part, Component::Normal(_))) {
+            let text = format!("{}: a name in the backup leads elsewhere", path.display());
+            return Err(Error::Damaged(text));
+        }
+        match node.is_dir() {
+            true => self.folders += 1,
+            false => self.files += 1,
+        }
+        self.bytes += node.meta.size;
+        Ok(())
     }
 }
 

@@ -145,6 +145,12 @@ fn pass(
     if fault == Fault::CutAnswer {
         return Ok(());
     }
+    spoil(&mut answer, fault, &request, writes);
+    client.write_all(&answer)
+}
+
+/// What is wrong with an answer that comes.
+fn spoil(answer: &mut Vec<u8>, fault: Fault, request: &Request, writes: &Writes) {
     let body_at = answer.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
     let body_length = answer.len() - body_at;
     match fault {
@@ -155,7 +161,7 @@ fn pass(
                 "HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n",
                 list.len()
             );
-            answer = [head.into_bytes(), list.into_bytes()].concat();
+            *answer = [head.into_bytes(), list.into_bytes()].concat();
         }
         Fault::Truncate => answer.truncate(body_at + body_length / 2),
         Fault::Damage if body_length > 0 => answer[body_at + body_length / 2] ^= 0x55,
@@ -170,7 +176,6 @@ fn pass(
         }
         _ => {}
     }
-    client.write_all(&answer)
 }
 
 fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {

@@ -7,8 +7,8 @@
 mod unused;
 
 use braid_simulator::{
-    Capacity, Congestion, EndId, Lane, NAMES, Point, Scenario, Simulation, Traffic, TrafficKind,
-    named,
+    Capacity, Congestion, EndId, FlowOutcome, Lane, NAMES, Point, Scenario, Simulation, Traffic,
+    TrafficKind, named,
 };
 use braid_tunnel::PeerReport;
 use std::time::Duration;
@@ -79,22 +79,9 @@ fn point(number: u64) -> Scenario {
 fn watch(scenario: Scenario, why: bool, step: Duration) {
     let lane = scenario.traffic[0].lane;
     let sender = if lane == Lane::Up { EndId::Home(0) } else { EndId::Concentrator };
-    let seconds = scenario.duration.as_secs();
     let mut simulation = Simulation::new(scenario.clone());
     let mut unused = why.then(|| Unused::new(&scenario, lane == Lane::Down));
-    let best_idle = best_idle_rtt(&scenario);
-    for (index, link) in scenario.links.iter().enumerate() {
-        let down = &link.down;
-        let mbit = scenario.link_capacity(index, true, Duration::ZERO, Duration::from_secs(1));
-        println!(
-            "link {index}: {:.2} Mbit/s down, delay {:?}, jitter {:?}, {:?}, queue {} KB",
-            mbit as f64 * 8e-6,
-            down.delay,
-            down.jitter,
-            down.loss,
-            down.queue.bytes() / 1000
-        );
-    }
+    print_links(&scenario);
     println!("w: TCP window, x: cuts of it, q: entry queue");
     println!("each path: rate estimate Mbit/s (capacity) in flight KB / queue ms / srtt ms state");
     let mut to = Duration::ZERO;
@@ -121,18 +108,7 @@ fn watch(scenario: Scenario, why: bool, step: Duration) {
     }
     let outcome = simulation.finish();
     let flow = &outcome.flows[0];
-    for (from, to) in [(0, seconds), (2, seconds)] {
-        let (from, to) = (Duration::from_secs(from), Duration::from_secs(to));
-        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6
-            / (to - from).as_secs_f64();
-        let got = flow.mbit(from, to);
-        println!(
-            "{:>3}-{:<3}s goodput {got:.2} Mbit/s = {:.1} % of the links' sum (TCP payload)",
-            from.as_secs(),
-            to.as_secs(),
-            share(got, sum) * 100.0
-        );
-    }
+    print_goodput(flow, &scenario, lane);
     if let Some(unused) = unused {
         unused.print(flow.bytes_between(Duration::ZERO, scenario.duration));
     }
@@ -145,15 +121,7 @@ fn watch(scenario: Scenario, why: bool, step: Duration) {
         flow.reordered
     );
     if let Some(ping) = outcome.flows.get(1) {
-        let ms = |p: f64| ping.delay_percentile(p).unwrap_or_default().as_secs_f64() * 1e3;
-        println!(
-            "ping p50 {:.1} p95 {:.1} max {:.1} ms (best idle {best_idle:.1}; p95 is +{:.1}), lost {}",
-            ms(0.5),
-            ms(0.95),
-            ms(1.0),
-            ms(0.95) - best_idle,
-            ping.lost()
-        );
+        print_pings(ping, best_idle_rtt(&scenario));
     }
     let reports = if lane == Lane::Up { &outcome.homes } else { &outcome.concentrator };
     for report in reports {
@@ -170,6 +138,50 @@ fn watch(scenario: Scenario, why: bool, step: Duration) {
     for violation in &outcome.violations {
         println!("VIOLATION {violation}");
     }
+}
+
+fn print_links(scenario: &Scenario) {
+    for (index, link) in scenario.links.iter().enumerate() {
+        let down = &link.down;
+        let mbit = scenario.link_capacity(index, true, Duration::ZERO, Duration::from_secs(1));
+        println!(
+            "link {index}: {:.2} Mbit/s down, delay {:?}, jitter {:?}, {:?}, queue {} KB",
+            mbit as f64 * 8e-6,
+            down.delay,
+            down.jitter,
+            down.loss,
+            down.queue.bytes() / 1000
+        );
+    }
+}
+
+fn print_goodput(flow: &FlowOutcome, scenario: &Scenario, lane: Lane) {
+    let seconds = scenario.duration.as_secs();
+    for (from, to) in [(0, seconds), (2, seconds)] {
+        let (from, to) = (Duration::from_secs(from), Duration::from_secs(to));
+        let sum = scenario.capacity(lane == Lane::Down, from, to) as f64 * 8e-6
+            / (to - from).as_secs_f64();
+        let got = flow.mbit(from, to);
+        println!(
+            "{:>3}-{:<3}s goodput {got:.2} Mbit/s = {:.1} % of the links' sum (TCP payload)",
+            from.as_secs(),
+            to.as_secs(),
+            share(got, sum) * 100.0
+        );
+    }
+}
+
+/// `best_idle` in milliseconds.
+fn print_pings(ping: &FlowOutcome, best_idle: f64) {
+    let ms = |p: f64| ping.delay_percentile(p).unwrap_or_default().as_secs_f64() * 1e3;
+    println!(
+        "ping p50 {:.1} p95 {:.1} max {:.1} ms (best idle {best_idle:.1}; p95 is +{:.1}), lost {}",
+        ms(0.5),
+        ms(0.95),
+        ms(1.0),
+        ms(0.95) - best_idle,
+        ping.lost()
+    );
 }
 
 fn print_paths(r: &PeerReport, scenario: &Scenario, lane: Lane, from: Duration, to: Duration) {

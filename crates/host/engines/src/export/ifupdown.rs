@@ -46,49 +46,8 @@ fn bond(group: &Group, bonding: &Bonding) -> Vec<Exported> {
         }));
     }
     let _ = write!(text, "    bond-slaves {}\n    bond-mode {}\n", names.join(" "), bonding.mode);
-    match &bonding.monitor {
-        Monitor::Carrier { interval_ms, up_delay_ms, down_delay_ms } => {
-            let _ = write!(
-                text,
-                "    bond-miimon {interval_ms}\n    bond-updelay {up_delay_ms}\n    bond-downdelay {down_delay_ms}\n"
-            );
-        }
-        Monitor::Arp { interval_ms, targets, validate } => {
-            let targets: Vec<String> = targets.iter().map(|target| format!("+{target}")).collect();
-            let _ = write!(
-                text,
-                "    bond-arp-interval {interval_ms}\n    bond-arp-ip-target {}\n",
-                targets.join(" ")
-            );
-            if *validate {
-                text.push_str("    bond-arp-validate all\n");
-            }
-        }
-    }
-    if bonding.mode.hashes() {
-        let _ = writeln!(text, "    bond-xmit-hash-policy {}", bonding.hash);
-    }
-    match bonding.mode {
-        BondMode::Ieee8023ad => {
-            let rate = if bonding.lacp_rate == LacpRate::Fast { "fast" } else { "slow" };
-            let _ = writeln!(text, "    bond-lacp-rate {rate}");
-            if bonding.min_links > 0 {
-                // ifenslave has no word for it.
-                let _ = writeln!(
-                    text,
-                    "    up echo {} > /sys/class/net/{}/bonding/min_links",
-                    bonding.min_links, group.name
-                );
-            }
-        }
-        BondMode::BalanceRr => {
-            let _ = writeln!(text, "    bond-packets-per-slave {}", bonding.packets_per_port);
-        }
-        mode if mode.has_active_port() => {
-            let _ = writeln!(text, "    bond-primary-reselect {}", bonding.primary_reselect);
-        }
-        _ => {}
-    }
+    text.push_str(&monitor(&bonding.monitor));
+    text.push_str(&mode(group, bonding));
     for operation in &setup.operations {
         match operation {
             Operation::Primary { port, .. } => {
@@ -113,6 +72,52 @@ fn bond(group: &Group, bonding: &Bonding) -> Vec<Exported> {
     }
     let path = format!("/etc/network/interfaces.d/{}", group.name);
     vec![Exported { path, contents: text }]
+}
+
+fn monitor(monitor: &Monitor) -> String {
+    match monitor {
+        Monitor::Carrier { interval_ms, up_delay_ms, down_delay_ms } => format!(
+            "    bond-miimon {interval_ms}\n    bond-updelay {up_delay_ms}\n    bond-downdelay {down_delay_ms}\n"
+        ),
+        Monitor::Arp { interval_ms, targets, validate } => {
+            let targets: Vec<String> = targets.iter().map(|target| format!("+{target}")).collect();
+            let validate = if *validate { "    bond-arp-validate all\n" } else { "" };
+            format!(
+                "    bond-arp-interval {interval_ms}\n    bond-arp-ip-target {}\n{validate}",
+                targets.join(" ")
+            )
+        }
+    }
+}
+
+/// What only some modes have.
+fn mode(group: &Group, bonding: &Bonding) -> String {
+    let mut text = String::new();
+    if bonding.mode.hashes() {
+        let _ = writeln!(text, "    bond-xmit-hash-policy {}", bonding.hash);
+    }
+    match bonding.mode {
+        BondMode::Ieee8023ad => {
+            let rate = if bonding.lacp_rate == LacpRate::Fast { "fast" } else { "slow" };
+            let _ = writeln!(text, "    bond-lacp-rate {rate}");
+            if bonding.min_links > 0 {
+                // ifenslave has no word for it.
+                let _ = writeln!(
+                    text,
+                    "    up echo {} > /sys/class/net/{}/bonding/min_links",
+                    bonding.min_links, group.name
+                );
+            }
+        }
+        BondMode::BalanceRr => {
+            let _ = writeln!(text, "    bond-packets-per-slave {}", bonding.packets_per_port);
+        }
+        mode if mode.has_active_port() => {
+            let _ = writeln!(text, "    bond-primary-reselect {}", bonding.primary_reselect);
+        }
+        _ => {}
+    }
+    text
 }
 
 fn tunnel(device: &str, kind: &DeviceKind) -> String {

@@ -1,10 +1,11 @@
 //! A shell script: each operation of the set-up as a command, and its undo.
 
 use super::{Exported, head};
-use crate::operation::{DeviceKind, Operation, Route, RouteKind, Rule, RuleAction};
+use crate::operation::{DeviceKind, Member, Operation, Route, RouteKind, Rule, RuleAction};
 use crate::operation::{forwarding_switch, iptables, nft_table};
-use crate::{BondMode, Bonding, Family, Group, LacpRate, Monitor};
+use crate::{BondMode, Bonding, Family, Group, LacpRate, Monitor, Resilient};
 use std::fmt::Write;
+use std::path::Path;
 
 pub(super) fn export(group: &Group) -> Vec<Exported> {
     let setup = group.setup();
@@ -46,30 +47,22 @@ fn body(commands: &[String]) -> String {
 }
 
 /// Commands that do it, and that take it back.
-fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
-    let one = |up: String, down: String| (vec![up], vec![down]);
+type Commands = (Vec<String>, Vec<String>);
+
+fn one(up: String, down: String) -> Commands {
+    (vec![up], vec![down])
+}
+
+fn lines(operation: &Operation, of: &Group) -> Commands {
     match operation {
         Operation::Module { name, .. } => (vec![format!("modprobe {name}")], Vec::new()),
         Operation::Sysctl { key, value } => sysctl(of, key, value),
         Operation::Forwarding(family) => sysctl(of, forwarding_switch(*family), "1"),
-        Operation::Create { device, kind } => {
-            let mut up = vec![format!("ip link add {device} type {}", kind_words(kind))];
-            if let DeviceKind::WireGuard { .. } = kind {
-                up.push(wireguard(device.as_str(), kind));
-            }
-            (up, vec![format!("ip link del {device}")])
-        }
+        Operation::Create { device, kind } => create(device.as_str(), kind),
         Operation::Mtu { device, mtu } => {
             (vec![format!("ip link set {device} mtu {mtu}")], Vec::new())
         }
-        Operation::Enslave { device, master } => (
-            vec![
-                format!("ip link set {device} down"),
-                format!("ip link set {device} master {master}"),
-                format!("ip link set {device} up"),
-            ],
-            vec![format!("ip link set {device} nomaster"), format!("ip link set {device} up")],
-        ),
+        Operation::Enslave { device, master } => enslave(device.as_str(), master.as_str()),
         Operation::Primary { bond, port } => {
             (vec![format!("ip link set {bond} type bond primary {port}")], Vec::new())
         }
@@ -95,22 +88,8 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
             )
         }
         Operation::NextHopGroup { id, members, resilient } => {
-            let members: Vec<String> =
-                members.iter().map(|member| format!("{},{}", member.id, member.weight)).collect();
-            let kind = resilient.map(|resilient| {
-                format!(
-                    " type resilient buckets {} idle_timer {} unbalanced_timer {}",
-                    resilient.buckets, resilient.idle_timer_s, resilient.unbalanced_timer_s
-                )
-            });
-            one(
-                format!(
-                    "ip nexthop add id {id} group {}{}",
-                    members.join("/"),
-                    kind.unwrap_or_default()
-                ),
-                format!("ip nexthop del id {id}"),
-            )
+            let words = hop_group_words(members, resilient.as_ref());
+            one(format!("ip nexthop add id {id} group {words}"), format!("ip nexthop del id {id}"))
         }
         Operation::Route(route) => {
             let (ip, words) = route_words(route);
@@ -152,31 +131,66 @@ fn lines(operation: &Operation, of: &Group) -> (Vec<String>, Vec<String>) {
                 format!("ip mptcp endpoint del id {id}"),
             )
         }
-        Operation::File { path, contents, mode } => {
-            let path = quoted(&path.display().to_string());
-            one(
-                format!(
-                    "mkdir -p \"$(dirname {path})\"\n    cat > {path} <<'END'\n{contents}END\n    chmod {mode:o} {path}"
-                ),
-                format!("rm -f {path}"),
-            )
-        }
-        Operation::Process { argv, pid_file, .. } => {
-            let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
-            let file = quoted(&pid_file.display().to_string());
-            let mut command = command.join(" ");
-            if argv.first().is_some_and(|program| program == "pppd") {
-                // It ends with its link.
-                command = format!(
-                    "(trap 'kill $pid; wait $pid; exit' TERM; while :; do {command} & pid=$!; wait $pid; sleep 1; done)"
-                );
-            }
-            one(
-                format!("mkdir -p \"$(dirname {file})\"\n{command} & echo $! > {file}\nsleep 1"),
-                format!("kill \"$(cat {file})\"; rm -f {file}; sleep 1"),
-            )
-        }
+        Operation::File { path, contents, mode } => file(path, contents, *mode),
+        Operation::Process { argv, pid_file, .. } => process(argv, pid_file),
     }
+}
+
+fn create(device: &str, kind: &DeviceKind) -> Commands {
+    let mut up = vec![format!("ip link add {device} type {}", kind_words(kind))];
+    if let DeviceKind::WireGuard { .. } = kind {
+        up.push(wireguard(device, kind));
+    }
+    (up, vec![format!("ip link del {device}")])
+}
+
+fn enslave(device: &str, master: &str) -> Commands {
+    (
+        vec![
+            format!("ip link set {device} down"),
+            format!("ip link set {device} master {master}"),
+            format!("ip link set {device} up"),
+        ],
+        vec![format!("ip link set {device} nomaster"), format!("ip link set {device} up")],
+    )
+}
+
+fn hop_group_words(members: &[Member], resilient: Option<&Resilient>) -> String {
+    let members: Vec<String> =
+        members.iter().map(|member| format!("{},{}", member.id, member.weight)).collect();
+    let kind = resilient.map(|resilient| {
+        format!(
+            " type resilient buckets {} idle_timer {} unbalanced_timer {}",
+            resilient.buckets, resilient.idle_timer_s, resilient.unbalanced_timer_s
+        )
+    });
+    format!("{}{}", members.join("/"), kind.unwrap_or_default())
+}
+
+fn file(path: &Path, contents: &str, mode: u32) -> Commands {
+    let path = quoted(&path.display().to_string());
+    one(
+        format!(
+            "mkdir -p \"$(dirname {path})\"\n    cat > {path} <<'END'\n{contents}END\n    chmod {mode:o} {path}"
+        ),
+        format!("rm -f {path}"),
+    )
+}
+
+fn process(argv: &[String], pid_file: &Path) -> Commands {
+    let command: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+    let file = quoted(&pid_file.display().to_string());
+    let mut command = command.join(" ");
+    if argv.first().is_some_and(|program| program == "pppd") {
+        // It ends with its link.
+        command = format!(
+            "(trap 'kill $pid; wait $pid; exit' TERM; while :; do {command} & pid=$!; wait $pid; sleep 1; done)"
+        );
+    }
+    one(
+        format!("mkdir -p \"$(dirname {file})\"\n{command} & echo $! > {file}\nsleep 1"),
+        format!("kill \"$(cat {file})\"; rm -f {file}; sleep 1"),
+    )
 }
 
 fn sysctl(group: &Group, key: &str, value: &str) -> (Vec<String>, Vec<String>) {

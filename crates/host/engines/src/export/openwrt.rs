@@ -49,10 +49,8 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
         }
         let section = format!("{name}_g{}", link.number);
         let remote = link.remote.map(|ip| ip.to_string()).unwrap_or_default();
-        let local = link
-            .egress(Family::V4)
-            .map(|egress| egress.source.addr().to_string())
-            .unwrap_or_default();
+        let egress = link.egress(Family::V4);
+        let local = egress.map(|it| it.source.addr().to_string()).unwrap_or_default();
         set(format!("set network.{section}=interface"));
         set(format!("set network.{section}.proto='gretap'"));
         set(format!("set network.{section}.ipaddr='{local}'"));

@@ -234,114 +234,26 @@ impl World {
 
     fn happens(&mut self, event: Event) {
         match event {
-            Event::Gone(number) => {
-                self.concentrators[number].reachable = false;
-                self.concentrators[number].gone_at = Some(self.now);
-                for home in 0..self.homes.len() {
-                    let Some(place) = self.place(home, number) else { continue };
-                    let serves = self.homes[home].order.serving() == place;
-                    if serves {
-                        self.homes[home].without_since = Some(self.now);
-                        self.count_necessary(true);
-                    }
-                    let noticed = if serves { NOTICED } else { NOTICED_IDLE };
-                    let noticed = self.between(&noticed);
-                    self.at(noticed, Event::Silent(home, place));
-                }
-            }
-            Event::Back(number) => {
-                let mut events = self.scenario.events.iter();
-                let died = events.any(|it| it.die && it.concentrators.contains(&number));
-                let it = &mut self.concentrators[number];
-                it.reachable = true;
-                if died {
-                    (it.serves, it.told) = Default::default();
-                }
-                for home in 0..self.homes.len() {
-                    if self.place(home, number) == Some(0) {
-                        self.count_necessary(false);
-                    }
-                }
-            }
+            Event::Gone(number) => self.goes(number),
+            Event::Back(number) => self.comes_back(number),
             Event::Look(number) => self.look(number),
-            Event::Silent(home, place) => {
-                let number = self.homes[home].members[place];
-                if self.concentrators[number].reachable {
-                    return;
-                }
-                self.homes[home].health[place].works = false;
-                self.homes[home].attempts[place] = 0;
-                self.at(Duration::ZERO, Event::Call(home, place));
-                self.elect(home);
-            }
+            Event::Silent(home, place) => self.notices_silence(home, place),
             Event::Answer(home, place) => {
                 if self.is_reachable(home, place) && self.homes[home].health[place].works {
                     self.homes[home].health[place].heard = Some(self.now);
                     self.elect(home);
                 }
             }
-            Event::Call(home, place) => {
-                if self.homes[home].health[place].works {
-                    return;
-                }
-                let attempt = self.homes[home].attempts[place];
-                self.homes[home].attempts[place] += 1;
-                let pause = braid_tunnel::retry_pause(attempt, self.draw());
-                self.at(pause, Event::Call(home, place));
-                if self.is_reachable(home, place) {
-                    self.calls[self.homes[home].members[place]] += 1;
-                    self.this.calls += 1;
-                    self.at(self.homes[home].round_trips[place], Event::Keys(home, place));
-                }
-            }
-            Event::Keys(home, place) => {
-                if !self.is_reachable(home, place) {
-                    return;
-                }
-                let number = self.homes[home].members[place];
-                let rank = self.concentrators[number].told.get(&format!("h{home}")).copied();
-                let health = &mut self.homes[home].health[place];
-                *health = Health {
-                    works: true,
-                    heard: Some(self.now),
-                    rank: rank.unwrap_or(health.rank),
-                    round_trip: None,
-                };
-                self.say(home);
-                self.elect(home);
-            }
+            Event::Call(home, place) => self.calls(home, place),
+            Event::Keys(home, place) => self.is_connected(home, place),
             Event::Rank(home, place, rank) => {
                 if self.is_reachable(home, place) {
                     self.homes[home].health[place].rank = rank;
                     self.elect(home);
                 }
             }
-            Event::Word(number, home, here) => {
-                let it = &mut self.concentrators[number];
-                if !it.reachable {
-                    return;
-                }
-                match here {
-                    true => drop(it.serves.insert(format!("h{home}"), ())),
-                    false => drop(it.serves.remove(&format!("h{home}"))),
-                }
-            }
-            Event::Refer(home, number) => {
-                if self.place(home, number).is_some() {
-                    return;
-                }
-                let name = format!("h{home}");
-                self.concentrators[number].fleet.homes.insert(name, (Home::default(), 1));
-                let trip = self.between(&ROUND_TRIP);
-                let it = &mut self.homes[home];
-                it.members.push(number);
-                it.round_trips.push(trip);
-                it.health.push(Health::default());
-                it.attempts.push(0);
-                it.order.push();
-                let place = it.members.len() - 1;
-                self.at(Duration::ZERO, Event::Call(home, place));
-            }
+            Event::Word(number, home, here) => self.hears(number, home, here),
+            Event::Refer(home, number) => self.is_referred(home, number),
             Event::Due(home) => {
                 if self.homes[home].due.is_some_and(|due| due <= self.now) {
                     self.homes[home].due = None;
@@ -349,6 +261,108 @@ impl World {
                 }
             }
         }
+    }
+
+    fn goes(&mut self, number: usize) {
+        self.concentrators[number].reachable = false;
+        self.concentrators[number].gone_at = Some(self.now);
+        for home in 0..self.homes.len() {
+            let Some(place) = self.place(home, number) else { continue };
+            let serves = self.homes[home].order.serving() == place;
+            if serves {
+                self.homes[home].without_since = Some(self.now);
+                self.count_necessary(true);
+            }
+            let noticed = if serves { NOTICED } else { NOTICED_IDLE };
+            let noticed = self.between(&noticed);
+            self.at(noticed, Event::Silent(home, place));
+        }
+    }
+
+    fn comes_back(&mut self, number: usize) {
+        let mut events = self.scenario.events.iter();
+        let died = events.any(|it| it.die && it.concentrators.contains(&number));
+        let it = &mut self.concentrators[number];
+        it.reachable = true;
+        if died {
+            (it.serves, it.told) = Default::default();
+        }
+        for home in 0..self.homes.len() {
+            if self.place(home, number) == Some(0) {
+                self.count_necessary(false);
+            }
+        }
+    }
+
+    fn notices_silence(&mut self, home: usize, place: usize) {
+        let number = self.homes[home].members[place];
+        if self.concentrators[number].reachable {
+            return;
+        }
+        self.homes[home].health[place].works = false;
+        self.homes[home].attempts[place] = 0;
+        self.at(Duration::ZERO, Event::Call(home, place));
+        self.elect(home);
+    }
+
+    fn calls(&mut self, home: usize, place: usize) {
+        if self.homes[home].health[place].works {
+            return;
+        }
+        let attempt = self.homes[home].attempts[place];
+        self.homes[home].attempts[place] += 1;
+        let pause = braid_tunnel::retry_pause(attempt, self.draw());
+        self.at(pause, Event::Call(home, place));
+        if self.is_reachable(home, place) {
+            self.calls[self.homes[home].members[place]] += 1;
+            self.this.calls += 1;
+            self.at(self.homes[home].round_trips[place], Event::Keys(home, place));
+        }
+    }
+
+    fn is_connected(&mut self, home: usize, place: usize) {
+        if !self.is_reachable(home, place) {
+            return;
+        }
+        let number = self.homes[home].members[place];
+        let rank = self.concentrators[number].told.get(&format!("h{home}")).copied();
+        let health = &mut self.homes[home].health[place];
+        *health = Health {
+            works: true,
+            heard: Some(self.now),
+            rank: rank.unwrap_or(health.rank),
+            round_trip: None,
+        };
+        self.say(home);
+        self.elect(home);
+    }
+
+    fn hears(&mut self, number: usize, home: usize, here: bool) {
+        let it = &mut self.concentrators[number];
+        if !it.reachable {
+            return;
+        }
+        match here {
+            true => drop(it.serves.insert(format!("h{home}"), ())),
+            false => drop(it.serves.remove(&format!("h{home}"))),
+        }
+    }
+
+    fn is_referred(&mut self, home: usize, number: usize) {
+        if self.place(home, number).is_some() {
+            return;
+        }
+        let name = format!("h{home}");
+        self.concentrators[number].fleet.homes.insert(name, (Home::default(), 1));
+        let trip = self.between(&ROUND_TRIP);
+        let it = &mut self.homes[home];
+        it.members.push(number);
+        it.round_trips.push(trip);
+        it.health.push(Health::default());
+        it.attempts.push(0);
+        it.order.push();
+        let place = it.members.len() - 1;
+        self.at(Duration::ZERO, Event::Call(home, place));
     }
 
     fn look(&mut self, number: usize) {

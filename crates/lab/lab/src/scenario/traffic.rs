@@ -180,17 +180,19 @@ impl fmt::Display for Traffic {
     }
 }
 
+/// A kind by its name alone.
+#[derive(Clone, Copy)]
+enum Kind {
+    Tcp,
+    Udp,
+    Ping,
+    Voip,
+    Web,
+    Pages,
+    Smb,
+}
+
 pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, ScenarioError> {
-    #[derive(Clone, Copy)]
-    enum Kind {
-        Tcp,
-        Udp,
-        Ping,
-        Voip,
-        Web,
-        Pages,
-        Smb,
-    }
     let kinds = [
         ("tcp", Kind::Tcp),
         ("udp", Kind::Udp),
@@ -223,15 +225,7 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
             rate: offered_rate(&section)?.unwrap_or(OfferedRate::Share(0.9)),
             payload: datagram(&section)?,
         },
-        Kind::Ping => {
-            let interval = section.duration("interval")?;
-            if let Some(interval) = &interval
-                && !(Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval.value)
-            {
-                return Err(interval.error("pings are 1ms to 60s apart"));
-            }
-            TrafficKind::Ping { interval: interval.map_or(DEFAULT_PING_INTERVAL, |i| i.value) }
-        }
+        Kind::Ping => TrafficKind::Ping { interval: ping_interval(&section)? },
         Kind::Voip => TrafficKind::Voip,
         Kind::Smb => TrafficKind::Smb,
         Kind::Web => TrafficKind::Web {
@@ -265,6 +259,14 @@ pub(super) fn read(section: Section<'_>, end: Duration) -> Result<Traffic, Scena
     let traffic = Traffic { kind, direction, flows, start: begin, stop };
     section.finish()?;
     Ok(traffic)
+}
+
+fn ping_interval(section: &Section<'_>) -> Result<Duration, ScenarioError> {
+    let Some(interval) = section.duration("interval")? else { return Ok(DEFAULT_PING_INTERVAL) };
+    match (Duration::from_millis(1)..=Duration::from_secs(60)).contains(&interval.value) {
+        true => Ok(interval.value),
+        false => Err(interval.error("pings are 1ms to 60s apart")),
+    }
 }
 
 fn congestion(section: &Section<'_>) -> Result<CongestionControl, ScenarioError> {

@@ -122,24 +122,26 @@ impl BackupState<'_> {
 impl TargetState<'_> {
     /// What is wrong with it.
     pub fn findings(&self, now: Duration) -> Vec<Finding> {
+        let each = [self.of_key(), self.of_checks(now), self.of_restores(now), self.of_lock(now)];
+        each.into_iter().flatten().collect()
+    }
+
+    fn of_key(&self) -> Option<Finding> {
+        let (key, target) = (self.missing_key?, self.target);
+        let what = format!(
+            "the key of the backups at {target} is gone: without it nobody can read them or make \
+             new ones"
+        );
+        let mend = format!(
+            "type the line of the recovery sheet, then Ctrl-D: install -m 600 /dev/stdin {}",
+            quoted(key)
+        );
+        Some(finding(Code::MissingBackupKey, Severity::Danger, what, mend))
+    }
+
+    fn of_checks(&self, now: Duration) -> Option<Finding> {
         let target = self.target;
         let word = quoted(target);
-        let mut found = vec![];
-        let mut add = |code, severity, what: String, mend: String| {
-            found.push(Finding { code, severity, pool: None, what, mend });
-        };
-        let old = |at: Duration, within: Duration| now.saturating_sub(at) > within;
-        if let Some(key) = self.missing_key {
-            let what = format!(
-                "the key of the backups at {target} is gone: without it nobody can read them or \
-                 make new ones"
-            );
-            let mend = format!(
-                "type the line of the recovery sheet, then Ctrl-D: install -m 600 /dev/stdin {}",
-                quoted(key)
-            );
-            add(Code::MissingBackupKey, Severity::Danger, what, mend);
-        }
         let check = format!("braid pool backup check --read 5 {word}");
         match self.checked {
             Some(CheckState { errors, repaired, .. }) if errors > 0 => {
@@ -151,52 +153,56 @@ impl TargetState<'_> {
                     true => format!("braid pool backup check --read 100 {word}"),
                     false => format!("braid pool backup repair {word}"),
                 };
-                add(Code::DamagedBackup, Severity::Danger, what, mend);
+                Some(finding(Code::DamagedBackup, Severity::Danger, what, mend))
             }
-            Some(CheckState { at, .. }) if old(at, CHECK_WITHIN) => {
+            Some(CheckState { at, .. }) if is_old(at, CHECK_WITHIN, now) => {
                 let age = format_duration(rounded(now.saturating_sub(at)));
                 let what = format!("the last check of the backups at {target} was {age} ago");
-                add(Code::UncheckedBackup, Severity::Attention, what, check);
+                Some(finding(Code::UncheckedBackup, Severity::Attention, what, check))
             }
-            None if old(self.since, CHECK_WITHIN) => {
+            None if is_old(self.since, CHECK_WITHIN, now) => {
                 let what = format!("the backups at {target} were never checked");
-                add(Code::UncheckedBackup, Severity::Attention, what, check);
+                Some(finding(Code::UncheckedBackup, Severity::Attention, what, check))
             }
-            _ => {}
+            _ => None,
         }
-        let drill = format!("braid pool backup drill {word}");
+    }
+
+    fn of_restores(&self, now: Duration) -> Option<Finding> {
+        let target = self.target;
+        let drill = format!("braid pool backup drill {}", quoted(target));
         match self.restored {
             Some((_, Some(why))) => {
                 let what = format!("the last restore from {target} went wrong: {why}");
-                add(Code::DamagedBackup, Severity::Danger, what, drill);
+                Some(finding(Code::DamagedBackup, Severity::Danger, what, drill))
             }
-            Some((at, None)) if old(at, RESTORE_WITHIN) => {
+            Some((at, None)) if is_old(at, RESTORE_WITHIN, now) => {
                 let age = format_duration(rounded(now.saturating_sub(at)));
                 let what = format!("nothing was restored from {target} for {age}");
-                add(Code::UntriedBackup, Severity::Attention, what, drill);
+                Some(finding(Code::UntriedBackup, Severity::Attention, what, drill))
             }
-            None if old(self.since, RESTORE_WITHIN) => {
+            None if is_old(self.since, RESTORE_WITHIN, now) => {
                 let what = format!("nothing was ever restored from {target}");
-                add(Code::UntriedBackup, Severity::Attention, what, drill);
+                Some(finding(Code::UntriedBackup, Severity::Attention, what, drill))
             }
-            _ => {}
+            _ => None,
         }
-        let Some(lock) = &self.lock else { return found };
-        let mend = format!("braid pool backup lock {word}");
+    }
+
+    fn of_lock(&self, now: Duration) -> Option<Finding> {
+        let (lock, target) = (self.lock?, self.target);
         let left = lock.ends.map(|ends| ends.saturating_sub(now));
         // Each backup, and the care each week, leave the whole span: half of it is a long silence.
-        match (left, lock.failed) {
-            (_, Some(why)) => {
-                let what = format!("the lock of the backups at {target} was not prolonged: {why}");
-                found.push(of_lock(Severity::Danger, what, mend));
-            }
+        let (severity, what) = match (left, lock.failed) {
+            (_, Some(why)) => (
+                Severity::Danger,
+                format!("the lock of the backups at {target} was not prolonged: {why}"),
+            ),
             (None, None) => {
-                let what = format!("the backups at {target} were never locked");
-                found.push(of_lock(Severity::Attention, what, mend));
+                (Severity::Attention, format!("the backups at {target} were never locked"))
             }
             (Some(left), None) if left.is_zero() => {
-                let what = format!("backups at {target} aren't locked any more");
-                found.push(of_lock(Severity::Danger, what, mend));
+                (Severity::Danger, format!("backups at {target} aren't locked any more"))
             }
             (Some(left), None) if left < lock.span.least() / 2 => {
                 let days = left.as_secs() / DAY.as_secs();
@@ -205,16 +211,21 @@ impl TargetState<'_> {
                      of {} that all is to be",
                     lock.span.days()
                 );
-                found.push(of_lock(Severity::Attention, what, mend));
+                (Severity::Attention, what)
             }
-            _ => {}
-        }
-        found
+            _ => return None,
+        };
+        let mend = format!("braid pool backup lock {}", quoted(target));
+        Some(finding(Code::BackupLock, severity, what, mend))
     }
 }
 
-fn of_lock(severity: Severity, what: String, mend: String) -> Finding {
-    Finding { code: Code::BackupLock, severity, pool: None, what, mend }
+fn finding(code: Code, severity: Severity, what: String, mend: String) -> Finding {
+    Finding { code, severity, pool: None, what, mend }
+}
+
+fn is_old(at: Duration, within: Duration, now: Duration) -> bool {
+    now.saturating_sub(at) > within
 }
 
 /// Nobody wants to know the seconds.

@@ -289,6 +289,7 @@ impl Condition {
 }
 
 impl fmt::Display for Condition {
+    #[expect(clippy::too_many_lines, reason = "a sentence for each")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Condition::AsClaimed(claim) => write!(f, "{claim}, as when the plan was made"),

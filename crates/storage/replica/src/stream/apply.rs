@@ -73,14 +73,7 @@ impl Applier {
                 made.map_err(told("making the symbolic link", path))
             }
             Command::Rename { from, to } => self.rename(from, to),
-            Command::Link { path, existing } => {
-                let existing = self.folders.anything(existing)?;
-                let from = by_descriptor(&existing);
-                let place = self.folders.place(path)?;
-                let flags = AtFlags::SYMLINK_FOLLOW;
-                let made = fs::linkat(fs::CWD, from, place.folder, &place.name, flags);
-                made.map_err(told("making the hard link", path))
-            }
+            Command::Link { path, existing } => self.link(path, existing),
             Command::Unlink { path } => self.unlink(path, AtFlags::empty()),
             Command::RemoveFolder { path } => self.unlink(path, AtFlags::REMOVEDIR),
             Command::SetXattr { path, name, value } => {
@@ -103,16 +96,7 @@ impl Applier {
             }
             Command::Clone { path, offset, length, lender, lender_path, lender_offset } => {
                 let source = self.lender(lender, lender_path)?;
-                let mut range = ioctl::CloneRange {
-                    src_fd: i64::from(source.as_raw_fd()),
-                    src_offset: lender_offset,
-                    src_length: length,
-                    dest_offset: offset,
-                };
-                let file = self.folders.file(path)?;
-                // SAFETY: the request's own structure; `source` is open.
-                unsafe { ioctl::call(file, ioctl::CLONE_RANGE, &mut range) }
-                    .map_err(|e| Error::io("sharing data into", path, e))
+                self.share(path, offset, length, &source, lender_offset)
             }
             Command::Truncate { path, size } => {
                 let file = self.folders.file(path)?;
@@ -155,6 +139,35 @@ impl Applier {
         let (kind, mode) = (FileType::from_raw_mode(mode), Mode::from_raw_mode(mode));
         let made = fs::mknodat(place.folder, &place.name, kind, mode, device);
         made.map_err(told("making", path))
+    }
+
+    fn link(&mut self, path: &Path, existing: &Path) -> Result<(), Error> {
+        let existing = self.folders.anything(existing)?;
+        let from = by_descriptor(&existing);
+        let place = self.folders.place(path)?;
+        let flags = AtFlags::SYMLINK_FOLLOW;
+        let made = fs::linkat(fs::CWD, from, place.folder, &place.name, flags);
+        made.map_err(told("making the hard link", path))
+    }
+
+    fn share(
+        &mut self,
+        path: &Path,
+        offset: u64,
+        length: u64,
+        source: &File,
+        source_offset: u64,
+    ) -> Result<(), Error> {
+        let mut range = ioctl::CloneRange {
+            src_fd: i64::from(source.as_raw_fd()),
+            src_offset: source_offset,
+            src_length: length,
+            dest_offset: offset,
+        };
+        let file = self.folders.file(path)?;
+        // SAFETY: the request's own structure; `source` is open.
+        unsafe { ioctl::call(file, ioctl::CLONE_RANGE, &mut range) }
+            .map_err(|e| Error::io("sharing data into", path, e))
     }
 
     fn unlink(&mut self, path: &Path, flags: AtFlags) -> Result<(), Error> {

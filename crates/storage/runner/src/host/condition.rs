@@ -25,6 +25,7 @@ pub struct Observation {
 
 impl Observation {
     /// The answer, or nothing for a condition that isn't about disks and pools.
+    #[expect(clippy::too_many_lines, reason = "an arm for each")]
     pub fn check(&self, condition: &Condition, left: &LeftBehind) -> Option<Verdict> {
         use Condition as C;
         Some(match condition {

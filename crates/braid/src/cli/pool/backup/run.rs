@@ -4,7 +4,7 @@ use crate::cli::Global;
 use crate::cli::failure::{Failure, FailureKind, print_line, tell};
 use crate::cli::pool::told;
 use crate::cli::pool::watch_memory::DEFAULT as DEFAULT_WATCH;
-use braid_backup::records::Locking;
+use braid_backup::records::{Locking, Source};
 use braid_backup::{Backup, Error, Finished, From, Ground, Target, short_id};
 use braid_pool::upkeep::LockSpan;
 use braid_units::{ByteSize, format_duration};
@@ -53,12 +53,7 @@ impl Run {
         }
         let ground = Ground::prepare(path, self.live, SystemTime::now())?;
         ground.refuse_itself(target)?;
-        for inside in &ground.without {
-            tell(&format!(
-                "{} is a subvolume of its own and left out: back it up by itself",
-                inside.display()
-            ));
-        }
+        tell_left_out(&ground);
         let resumed = record.is_cut_off();
         let began = access::now();
         if !self.dry_run {
@@ -78,18 +73,7 @@ impl Run {
             global.print(&finished, || would_be(&finished))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let source = record.source(&ground.path);
-        match &outcome {
-            Ok(finished) => {
-                source.gap_s = source.done_s.map(|before| began.as_secs().saturating_sub(before));
-                source.begun_s = None;
-                source.done_s = Some(began.as_secs());
-                source.snapshot.clone_from(&finished.snapshot);
-                source.unreadable = finished.left_out.unreadable_count;
-                source.failed = None;
-            }
-            Err(error) => source.failed = Some(error.to_string()),
-        }
+        note(record.source(&ground.path), began, &outcome);
         // The backup is made, however that ends.
         let locked = match (&outcome, lock) {
             (Ok(_), Some(span)) => Some(lock::prolong(&vault, span, &records, &mut record)),
@@ -103,8 +87,8 @@ impl Run {
             (Ok(finished), _) => incomplete(finished),
         };
         let kept = records.keep(&record);
+        // Who watches sees it.
         if !std::io::stderr().is_terminal() {
-            // Who watches sees it.
             let path = ground.path.display().to_string();
             let event = told::of_backup(&path, &target.shown(), failure.as_deref());
             let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
@@ -112,6 +96,21 @@ impl Run {
         }
         let finished = outcome.map_err(|error| ended(error, target))?;
         global.print(&finished, || text(&finished, target))?;
+        self.tell_lacking(&finished, target);
+        match locked {
+            Some(Ok(locked)) if !global.json => print_line(&lock::text(&locked, "are"))?,
+            Some(Err(error)) => return Err(Failure::failed(not_locked(&error))),
+            _ => {}
+        }
+        access::noted(kept)?;
+        Ok(match finished.left_out.unreadable_count {
+            0 => ExitCode::SUCCESS,
+            _ => ExitCode::FAILURE,
+        })
+    }
+
+    /// What could not be read here, and what the target had lost.
+    fn tell_lacking(&self, finished: &Finished, target: &Target) {
         for line in &finished.left_out.unreadable {
             tell(line);
         }
@@ -124,16 +123,30 @@ impl Run {
                 self.access.typed(target)
             ));
         }
-        match locked {
-            Some(Ok(locked)) if !global.json => print_line(&lock::text(&locked, "are"))?,
-            Some(Err(error)) => return Err(Failure::failed(not_locked(&error))),
-            _ => {}
+    }
+}
+
+fn tell_left_out(ground: &Ground) {
+    for inside in &ground.without {
+        tell(&format!(
+            "{} is a subvolume of its own and left out: back it up by itself",
+            inside.display()
+        ));
+    }
+}
+
+/// What has become of the backup that was begun at `began`, since the Unix epoch.
+fn note(source: &mut Source, began: Duration, outcome: &Result<Finished, Error>) {
+    match outcome {
+        Ok(finished) => {
+            source.gap_s = source.done_s.map(|before| began.as_secs().saturating_sub(before));
+            source.begun_s = None;
+            source.done_s = Some(began.as_secs());
+            source.snapshot.clone_from(&finished.snapshot);
+            source.unreadable = finished.left_out.unreadable_count;
+            source.failed = None;
         }
-        access::noted(kept)?;
-        Ok(match finished.left_out.unreadable_count {
-            0 => ExitCode::SUCCESS,
-            _ => ExitCode::FAILURE,
-        })
+        Err(error) => source.failed = Some(error.to_string()),
     }
 }
 

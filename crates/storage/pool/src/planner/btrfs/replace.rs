@@ -43,31 +43,7 @@ pub(super) fn draft(
     };
     let is_smaller = by.size_bytes() < old.size_bytes;
     let room = room(pool, old, by.size_bytes());
-    match (&room, &lent) {
-        (Room::Lacking(full), None) => return Err(full.refused(is_smaller)),
-        // What the missing one held would go to the lent disk, and stay there.
-        (Room::Lacking(full), Some(lent)) if is_smaller => {
-            return Err(Refused::Impossible {
-                what: format!(
-                    "with {} lent, the new disk has to be as large as the missing one: {} has {}, it had {}",
-                    lent.path,
-                    by.path,
-                    ByteSize::from_bytes(by.size_bytes()),
-                    ByteSize::from_bytes(old.size_bytes)
-                ),
-                instead: format!(
-                    "take a larger one, or leave out `--lend` and free {}",
-                    ByteSize::from_bytes(full.needs.saturating_sub(full.has))
-                ),
-            });
-        }
-        (Room::Lacking(full), Some(lent)) if lent.size_bytes() < full.lend => {
-            let (disk, has) = (lent.path.clone(), lent.size_bytes());
-            return Err(Refused::DiskTooSmall { disk, has, needs: full.lend });
-        }
-        (Room::Lacking(_), Some(_)) | (_, None) => {}
-        (_, Some(lent)) => return Err(Refused::NotLent { disk: lent.path.clone() }),
-    }
+    check_lent(&room, old, &by, lent.as_ref())?;
     draft.steps.extend(mounted.steps);
     draft.steps.extend(erase::prepared(std::iter::once(&by).chain(&lent)));
     if !is_smaller {
@@ -82,22 +58,7 @@ pub(super) fn draft(
         draft.steps.push(resize(pool, at, old.devid, &by));
     } else {
         // `replace` takes no smaller disk; adding one and removing the old comes to the same.
-        let (data, metadata) = profiles.unwrap_or((Profile::Single, Profile::Dup));
-        let mut sizes: Vec<u64> = pool
-            .present()
-            .filter(|other| other.devid != old.devid)
-            .map(|other| other.size_bytes)
-            .collect();
-        sizes.push(by.size_bytes());
-        space::check_fits(pool, data, metadata, &sizes)?;
-        draft.warnings.push(
-            "the new disk is smaller than the old one, so it is added and the old one removed"
-                .to_owned(),
-        );
-        let joining = Some(by.size_bytes());
-        draft.steps.extend(remove::make_room(pool, at, old, joining)?);
-        draft.steps.push(super::add::add(pool, at, &by));
-        draft.steps.push(remove::remove(pool, at, old.devid));
+        add_and_remove(pool, at, old, &by, &mut draft)?;
     }
     if let Some((data, metadata)) = profiles
         && (old.missing
@@ -118,6 +79,62 @@ pub(super) fn draft(
         draft.steps.extend(mount_whole(pool, at, old, &by));
     }
     Ok(draft)
+}
+
+/// Whether there is room, and a disk is lent where one is needed and only there.
+fn check_lent(
+    room: &Room,
+    old: &BtrfsMember,
+    by: &NewMember,
+    lent: Option<&NewMember>,
+) -> Result<(), Refused> {
+    let is_smaller = by.size_bytes() < old.size_bytes;
+    match (room, lent) {
+        (Room::Lacking(full), None) => Err(full.refused(is_smaller)),
+        // What the missing one held would go to the lent disk, and stay there.
+        (Room::Lacking(full), Some(lent)) if is_smaller => Err(Refused::Impossible {
+            what: format!(
+                "with {} lent, the new disk has to be as large as the missing one: {} has {}, it had {}",
+                lent.path,
+                by.path,
+                ByteSize::from_bytes(by.size_bytes()),
+                ByteSize::from_bytes(old.size_bytes)
+            ),
+            instead: format!(
+                "take a larger one, or leave out `--lend` and free {}",
+                ByteSize::from_bytes(full.needs.saturating_sub(full.has))
+            ),
+        }),
+        (Room::Lacking(full), Some(lent)) if lent.size_bytes() < full.lend => {
+            let (disk, has) = (lent.path.clone(), lent.size_bytes());
+            Err(Refused::DiskTooSmall { disk, has, needs: full.lend })
+        }
+        (Room::Lacking(_), Some(_)) | (_, None) => Ok(()),
+        (_, Some(lent)) => Err(Refused::NotLent { disk: lent.path.clone() }),
+    }
+}
+
+/// What a replace by a smaller disk comes to.
+fn add_and_remove(
+    pool: &ObservedBtrfs,
+    at: &str,
+    old: &BtrfsMember,
+    by: &NewMember,
+    draft: &mut Draft,
+) -> Result<(), Refused> {
+    let (data, metadata) = pool.intended_profiles().unwrap_or((Profile::Single, Profile::Dup));
+    let others = pool.present().filter(|other| other.devid != old.devid);
+    let mut sizes: Vec<u64> = others.map(|other| other.size_bytes).collect();
+    sizes.push(by.size_bytes());
+    space::check_fits(pool, data, metadata, &sizes)?;
+    draft.warnings.push(
+        "the new disk is smaller than the old one, so it is added and the old one removed"
+            .to_owned(),
+    );
+    draft.steps.extend(remove::make_room(pool, at, old, Some(by.size_bytes()))?);
+    draft.steps.push(super::add::add(pool, at, by));
+    draft.steps.push(remove::remove(pool, at, old.devid));
+    Ok(())
 }
 
 /// With `degraded` it would go on writing chunks with one copy whenever a disk is gone.
