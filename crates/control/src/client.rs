@@ -16,6 +16,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::{Method, Request, StatusCode, header};
 use hyper_util::rt::TokioIo;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, PercentEncode, utf8_percent_encode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -380,15 +381,10 @@ fn link_path(name: &str) -> String {
     format!("/v1/links/{}", escaped(name))
 }
 
+/// All that names don't have.
+const NOT_OF_NAMES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
+
 /// Names need no escaping; other text must not become another path or query.
-fn escaped(name: &str) -> String {
-    let mut text = String::new();
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_') {
-            text.push(char::from(byte));
-        } else {
-            text.push_str(&format!("%{byte:02X}"));
-        }
-    }
-    text
+fn escaped(name: &str) -> PercentEncode<'_> {
+    utf8_percent_encode(name, NOT_OF_NAMES)
 }

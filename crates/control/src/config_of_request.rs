@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::Request;
 use axum::http::{HeaderName, StatusCode};
 use axum::middleware::{Next, from_fn};
-use std::fmt::Write;
+use percent_encoding::{AsciiSet, CONTROLS, percent_encode};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,18 +38,11 @@ where
 /// The header's value for this file, which may be away: its path without symbolic
 /// links, percent-encoded (RFC 3986, section 2.1).
 pub(crate) fn header_value(file: &Path) -> String {
-    let mut value = String::new();
-    for byte in whole(file).as_os_str().as_bytes() {
-        match byte {
-            b'%' | 0..=0x20 | 0x7f.. => {
-                // Writing to a string doesn't fail.
-                let _ = write!(value, "%{byte:02X}");
-            }
-            _ => value.push(char::from(*byte)),
-        }
-    }
-    value
+    percent_encode(whole(file).as_os_str().as_bytes(), NOT_OF_HEADERS).to_string()
 }
+
+/// And what isn't ASCII.
+const NOT_OF_HEADERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 fn whole(file: &Path) -> PathBuf {
     let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());

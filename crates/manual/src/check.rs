@@ -2,7 +2,9 @@
 
 use crate::site::Site;
 use html5gum::{Token, Tokenizer};
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
@@ -219,7 +221,7 @@ fn follow(
     let id = decoded(id);
     match pages.get(target.as_str()) {
         // The top is always there.
-        Some(page) if !id.is_empty() && id != "top" && !page.ids.contains_key(&id) => {
+        Some(page) if !id.is_empty() && id != "top" && !page.ids.contains_key(id.as_ref()) => {
             Followed::Missing(Missing::Id)
         }
         _ => Followed::There,
@@ -245,22 +247,6 @@ fn resolve(page: &str, address: &str) -> String {
 }
 
 /// Without percent-encoding.
-fn decoded(text: &str) -> String {
-    let bytes = text.as_bytes();
-    let mut plain = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while at < bytes.len() {
-        let code = text.get(at + 1..at + 3).filter(|_| bytes[at] == b'%');
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()) {
-            Some(byte) => {
-                plain.push(byte);
-                at += 3;
-            }
-            None => {
-                plain.push(bytes[at]);
-                at += 1;
-            }
-        }
-    }
-    String::from_utf8_lossy(&plain).into_owned()
+fn decoded(text: &str) -> Cow<'_, str> {
+    percent_decode_str(text).decode_utf8_lossy()
 }

@@ -21,6 +21,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, Entry, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use maud::Markup;
+use percent_encoding::percent_decode_str;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -540,11 +541,8 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Response<Body>> {
 
 /// A part of a path; what is no text of ours becomes a name that nothing has.
 fn decoded(part: &str) -> String {
-    let text = form_urlencoded::parse(part.replace('+', "%2B").as_bytes())
-        .next()
-        .map(|(name, _)| name.into_owned())
-        .unwrap_or_default();
-    if text.len() > NAME_BYTES { String::new() } else { text }
+    let text = percent_decode_str(part).decode_utf8_lossy();
+    if text.len() > NAME_BYTES { String::new() } else { text.into_owned() }
 }
 
 fn all_decoded(parts: &[&str]) -> Vec<String> {
@@ -593,4 +591,16 @@ fn respond(status: StatusCode, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Full::new(body).boxed_unsync());
     *response.status_mut() = status;
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_path_is_taken_whole() {
+        assert_eq!(decoded("a+b%20c&d=e%2Fé"), "a+b c&d=e/é");
+        assert_eq!(decoded("100%"), "100%");
+        assert_eq!(decoded(&"x".repeat(NAME_BYTES + 1)), "");
+    }
 }

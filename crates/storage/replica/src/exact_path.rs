@@ -1,6 +1,7 @@
 //! Paths and names as text without loss, also those that aren't UTF-8.
 
 use braid_pool::untrusted::deceives;
+use percent_encoding::{percent_decode_str, percent_encode_byte};
 use serde::{Deserialize, Serialize};
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -101,13 +102,13 @@ pub(crate) fn escape(text: &OsStr, special: impl Fn(char) -> bool) -> String {
     for chunk in text.as_bytes().utf8_chunks() {
         for c in chunk.valid().chars() {
             if c.is_ascii() && special(c) {
-                out.push_str(&format!("%{:02X}", u32::from(c)));
+                out.push_str(percent_encode_byte(c as u8));
             } else {
                 out.push(c);
             }
         }
         for byte in chunk.invalid() {
-            out.push_str(&format!("%{byte:02X}"));
+            out.push_str(percent_encode_byte(*byte));
         }
     }
     out
@@ -115,26 +116,7 @@ pub(crate) fn escape(text: &OsStr, special: impl Fn(char) -> bool) -> String {
 
 /// Reads what [`escape`] wrote; a `%` that begins no escape stands for itself.
 pub(crate) fn unescape(text: &str) -> OsString {
-    let mut out = vec![];
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let hex = |byte: u8| char::from(byte).to_digit(16);
-        let escaped = match (first, after) {
-            (b'%', [high, low, ..]) => hex(*high).zip(hex(*low)),
-            _ => None,
-        };
-        match escaped {
-            Some((high, low)) => {
-                out.push((high * 16 + low) as u8);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                out.push(*first);
-                rest = after;
-            }
-        }
-    }
-    OsString::from_vec(out)
+    OsString::from_vec(percent_decode_str(text).collect())
 }
 
 #[cfg(test)]

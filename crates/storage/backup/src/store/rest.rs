@@ -5,6 +5,7 @@ use crate::secrets::Secrets;
 use crate::throttle::Throttle;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
+use percent_encoding::percent_decode_str;
 use rustic_core::{FileType, Id};
 use serde::Deserialize;
 use std::ops::Range;
@@ -32,7 +33,7 @@ impl RestStore {
         secrets: &Secrets,
         throttle: Arc<Throttle>,
     ) -> Result<RestStore, Error> {
-        let decoded = |text: &str| form_urlencoded(text);
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let named = url.password().map(|password| (decoded(url.username()), decoded(password)));
         let known = match named {
             Some(pair) => Some(pair),
@@ -175,10 +176,19 @@ pub(super) fn body_of(answer: Answer, part: Option<Range<u64>>) -> Result<Bytes,
     }
 }
 
-/// What a user name or password in an address means.
-fn form_urlencoded(text: &str) -> String {
-    let pair = format!("x={}", text.replace('+', "%2B"));
-    url::form_urlencoded::parse(pair.as_bytes())
-        .next()
-        .map_or_else(|| text.to_owned(), |(_, value)| value.into_owned())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_in_an_address_is_taken_whole() {
+        let store = |address: &str| {
+            let (secrets, throttle) = (Secrets::at(None), Arc::new(Throttle::new(None)));
+            RestStore::new(address.parse().unwrap(), &secrets, throttle).unwrap()
+        };
+        let store = store("https://me:p&q+%C3%A9=%2Fx@nas/");
+        let expected = format!("Basic {}", Base64::encode_string("me:p&q+é=/x".as_bytes()));
+        assert_eq!(store.authorization, Some(expected));
+        assert_eq!(store.url.as_str(), "https://nas/");
+    }
 }
