@@ -1,10 +1,11 @@
 //! From one socket to the other, without a copy through this process where the
 //! kernel can (splice(2)).
 
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with};
 use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -31,16 +32,8 @@ pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
 
 /// Resets a connection on which nobody waits: the other side doesn't take it for ended.
 pub(crate) fn abort(socket: &Socket) {
-    let nowhere = libc::sockaddr { sa_family: libc::AF_UNSPEC as _, sa_data: [0; 14] };
     // As connect(2) says, this ends a connection; by tcp(7) with a reset, in MPTCP by a fast close.
-    // SAFETY: the pointer is to a live address of that length.
-    unsafe {
-        libc::connect(
-            socket.as_raw_fd(),
-            &raw const nowhere,
-            size_of::<libc::sockaddr>() as libc::socklen_t,
-        );
-    }
+    let _ = rustix::net::connect_unspec(socket);
 }
 
 /// Relays until `from` ends, then ends `to`; what fails stops both ways.
@@ -73,7 +66,7 @@ fn is_full(socket: &Socket) -> bool {
 fn relay(from: &Socket, to: &Socket) -> io::Result<()> {
     let (out, into) = pipe()?;
     loop {
-        let moved = match splice(from, &into, CHUNK, libc::SPLICE_F_MOVE) {
+        let moved = match splice(from, &into, CHUNK) {
             Ok(0) => return Ok(()),
             Ok(moved) => moved,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -83,7 +76,7 @@ fn relay(from: &Socket, to: &Socket) -> io::Result<()> {
         };
         let mut left = moved;
         while left > 0 {
-            match splice(&out, to, left, libc::SPLICE_F_MOVE) {
+            match splice(&out, to, left) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
                 Ok(passed) => left -= passed.min(left),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -124,37 +117,14 @@ fn is_unsupported(error: &io::Error) -> bool {
 }
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
-    let mut ends = [0; 2];
-    // SAFETY: the pointer is to two live descriptors' room.
-    if unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) } != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: pipe2 gave us both, and no one else has them.
-    let (out, into) = unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) };
+    let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
     // A smaller pipe is slower, no more (fs.pipe-max-size may forbid this).
-    // SAFETY: takes no pointers.
-    unsafe { libc::fcntl(into.as_raw_fd(), libc::F_SETPIPE_SZ, CHUNK as libc::c_int) };
+    let _ = fcntl_setpipe_size(&into, CHUNK);
     Ok((out, into))
 }
 
-fn splice(
-    from: &impl AsRawFd,
-    to: &impl AsRawFd,
-    most: usize,
-    flags: libc::c_uint,
-) -> io::Result<usize> {
-    // SAFETY: both offsets are null, as pipes and sockets need it.
-    let moved = unsafe {
-        libc::splice(
-            from.as_raw_fd(),
-            std::ptr::null_mut(),
-            to.as_raw_fd(),
-            std::ptr::null_mut(),
-            most,
-            flags,
-        )
-    };
-    usize::try_from(moved).map_err(|_| io::Error::last_os_error())
+fn splice(from: &impl AsFd, to: &impl AsFd, most: usize) -> io::Result<usize> {
+    Ok(rustix::pipe::splice(from, None, to, None, most, SpliceFlags::MOVE)?)
 }
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
 /// What a process needs besides: devices, sockets, logs, pipes to other programs.
 const OTHERS: u64 = 512;
 
@@ -5,15 +7,16 @@ const OTHERS: u64 = 512;
 /// it may have if that isn't enough.
 pub fn allow_descriptors(connections: usize) -> Option<u64> {
     let wanted = (connections as u64).saturating_mul(2).saturating_add(OTHERS);
-    let mut limit = limit()?;
-    if limit.rlim_cur < wanted {
-        let raised = libc::rlimit { rlim_cur: wanted.min(limit.rlim_max), ..limit };
-        // SAFETY: the structure outlives the call.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const raised) } == 0 {
-            limit = raised;
-        }
+    let limit = getrlimit(Resource::Nofile);
+    // None is no limit.
+    let current = limit.current.unwrap_or(u64::MAX);
+    if current >= wanted {
+        return None;
     }
-    (limit.rlim_cur < wanted).then_some(limit.rlim_cur)
+    let raised = limit.maximum.map_or(wanted, |most| wanted.min(most));
+    let raised_to = Rlimit { current: Some(raised), ..limit };
+    let allowed = setrlimit(Resource::Nofile, raised_to).map_or(current, |()| raised);
+    (allowed < wanted).then_some(allowed)
 }
 
 /// For how many connections so many descriptors are enough: the rest of the process keeps its own.
@@ -24,14 +27,7 @@ pub fn connections_by(descriptors: u64) -> usize {
 
 /// How many connections this process has descriptors for.
 pub(crate) fn room() -> usize {
-    limit().map_or(usize::MAX, |limit| connections_by(limit.rlim_cur))
-}
-
-fn limit() -> Option<libc::rlimit> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the structure outlives the call.
-    let result = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
-    (result == 0).then_some(limit)
+    getrlimit(Resource::Nofile).current.map_or(usize::MAX, connections_by)
 }
 
 #[cfg(test)]

@@ -44,20 +44,16 @@ impl Drop for Guard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Pid, Signal, getpgid};
     use std::os::unix::process::ExitStatusExt;
-
-    fn group_of(process: u32) -> libc::pid_t {
-        // SAFETY: getpgid takes no pointers.
-        unsafe { libc::getpgid(libc::pid_t::try_from(process).unwrap()) }
-    }
 
     #[test]
     fn a_machine_ends_with_us_whatever_ends_us() {
         let mut machine = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
         let mut guard = Guard::of(machine.id()).unwrap();
-        assert_ne!(group_of(guard.shell.id()), group_of(std::process::id()));
+        assert_ne!(getpgid(Some(Pid::from_child(&guard.shell))), getpgid(None));
         // As the kernel does when this process is gone.
         drop(guard.pipe.take());
-        assert_eq!(machine.wait().unwrap().signal(), Some(libc::SIGKILL));
+        assert_eq!(machine.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
     }
 }

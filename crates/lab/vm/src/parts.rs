@@ -2,8 +2,6 @@
 
 use crate::error::Unavailable;
 use braid_units::ByteSize;
-use std::ffi::CString;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Of Debian's package user-mode-linux.
@@ -67,10 +65,6 @@ pub(crate) fn shared_folder() -> PathBuf {
 
 /// What may still be written to the filesystem of `folder`.
 fn free(folder: &Path) -> Option<u64> {
-    let path = CString::new(folder.as_os_str().as_bytes()).ok()?;
-    // SAFETY: all zeros is a statvfs.
-    let mut figures: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is zero-terminated and both outlive the call.
-    let result = unsafe { libc::statvfs(path.as_ptr(), &mut figures) };
-    (result == 0).then(|| figures.f_bavail * figures.f_frsize)
+    let figures = rustix::fs::statvfs(folder).ok()?;
+    Some(figures.f_bavail * figures.f_frsize)
 }

@@ -5,8 +5,8 @@
 //! another processor takes longer than what it then does. On one processor a process starts in
 //! half the time or less (docs/measurements/tests.md).
 
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
-use std::mem;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
@@ -37,25 +37,20 @@ impl Processor {
 
     /// Has the command, and all that it starts, run there alone.
     pub(crate) fn run_there(&self, command: &mut Command) {
-        // SAFETY: all zeros is an empty set.
-        let mut only: libc::cpu_set_t = unsafe { mem::zeroed() };
-        if self.number >= LARGEST {
+        if self.number >= CpuSet::MAX_CPU {
             return;
         }
-        // SAFETY: the number is within the set.
-        unsafe { libc::CPU_SET(self.number, &mut only) };
+        let mut only = CpuSet::new();
+        only.set(self.number);
         let pin = move || {
-            // SAFETY: the set outlives the call. It stays where it was on failure, and works too.
-            unsafe { libc::sched_setaffinity(0, mem::size_of_val(&only), &only) };
+            // It stays where it was on failure, and works too.
+            let _ = sched_setaffinity(None, &only);
             Ok(())
         };
         // SAFETY: between fork and exec only a system call is made.
         unsafe { command.pre_exec(pin) };
     }
 }
-
-/// Processors that a set has room for.
-const LARGEST: usize = 8 * mem::size_of::<libc::cpu_set_t>();
 
 fn claim(number: usize) -> io::Result<UnixDatagram> {
     let name = format!("braid-vm-processor-{number}");
@@ -64,15 +59,8 @@ fn claim(number: usize) -> io::Result<UnixDatagram> {
 
 /// Those that this process may run on.
 fn allowed() -> Vec<usize> {
-    // SAFETY: all zeros is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };
-    // SAFETY: the pointer is to a set of this size that outlives the call.
-    let result = unsafe { libc::sched_getaffinity(0, mem::size_of_val(&set), &mut set) };
-    if result != 0 {
-        return Vec::new();
-    }
-    // SAFETY: the numbers are within the set.
-    (0..LARGEST).filter(|&number| unsafe { libc::CPU_ISSET(number, &set) }).collect()
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&number| set.is_set(number)).collect()
 }
 
 #[cfg(test)]

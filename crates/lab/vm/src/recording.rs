@@ -1,4 +1,5 @@
 use crate::disk::DiskImage;
+use rustix::fs::FallocateFlags;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -123,16 +124,6 @@ impl Recording {
 }
 
 fn punch_hole(file: &File, offset: u64, length: u64) -> io::Result<()> {
-    use std::os::fd::AsRawFd;
-    let how = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-    let (offset, length) = (to_off_t(offset)?, to_off_t(length)?);
-    // SAFETY: fallocate takes no pointers; the file is open.
-    match unsafe { libc::fallocate(file.as_raw_fd(), how, offset, length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-fn to_off_t(bytes: u64) -> io::Result<libc::off_t> {
-    bytes.try_into().map_err(io::Error::other)
+    let how = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+    Ok(rustix::fs::fallocate(file, how, offset, length)?)
 }

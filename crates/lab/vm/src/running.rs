@@ -3,6 +3,7 @@ use crate::error::VmError;
 use crate::guard::Guard;
 use crate::guest;
 use crate::processor::Processor;
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 use std::fs;
 use std::path::PathBuf;
 use std::process::Child;
@@ -133,13 +134,8 @@ impl Running {
     /// Whether the first process has ended; it is not reaped, so that its number
     /// stays the group's.
     fn has_ended(&self) -> bool {
-        // SAFETY: all zeros is a siginfo_t.
-        let mut info: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        let how = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: the pointer is to a siginfo_t that outlives the call.
-        let result = unsafe { libc::waitid(libc::P_PID, self.child.id(), &mut info, how) };
-        // SAFETY: waitid(2) sets the process, or leaves it 0 when none has ended.
-        result != 0 || unsafe { info.si_pid() } != 0
+        let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), how), Ok(None))
     }
 
     fn end(&mut self) {
@@ -147,11 +143,8 @@ impl Running {
             return;
         }
         self.ended = true;
-        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: kill takes no pointers. The child was not waited for, so the
-            // number is still its own.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
+        // The child was not waited for, so the number is still its own.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         self.guard = None;
     }

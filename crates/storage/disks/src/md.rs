@@ -14,9 +14,6 @@ use braid_pool::disk::{Content, Family};
 use braid_pool::layout::MdLayout;
 use braid_pool::observed::{MdMember, MdMemberState, ObservedMd, OnArray, Scrub, Sync, SyncAction};
 use braid_pool::uuid::Uuid;
-use std::ffi::CString;
-use std::mem;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// All arrays of the host: the running ones first. Containers of firmware RAID are none of ours and
@@ -288,13 +285,7 @@ fn carries(host: &HostRoot, mounts: &MountTable, array: &BlockDevice) -> Option<
 
 /// Size and use of a mounted filesystem (statvfs(3)).
 fn room(at: &Path) -> Option<(u64, u64)> {
-    let path = CString::new(at.as_os_str().as_bytes()).ok()?;
-    // SAFETY: the structure is made of integers.
-    let mut answer: libc::statvfs = unsafe { mem::zeroed() };
-    // SAFETY: the path ends with a zero byte, and the structure is as large as the call expects.
-    if unsafe { libc::statvfs(path.as_ptr(), &raw mut answer) } != 0 {
-        return None;
-    }
-    let blocks = |count: u64| count.saturating_mul(answer.f_frsize as u64);
+    let answer = rustix::fs::statvfs(at).ok()?;
+    let blocks = |count: u64| count.saturating_mul(answer.f_frsize);
     Some((blocks(answer.f_blocks), blocks(answer.f_blocks.saturating_sub(answer.f_bfree))))
 }

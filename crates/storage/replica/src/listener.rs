@@ -7,10 +7,12 @@ use crate::error::Error;
 use crate::greeting::{Key, LISTENER, notice_death, shake_hands};
 use crate::register::Register;
 use crate::wire::is_readable;
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::if_nametoindex;
+use nix::sys::socket::SockaddrStorage;
 use socket2::{Domain, Socket, Type};
-use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Does what is `allowed` for whoever calls at `address` and knows the key, one
@@ -143,51 +145,20 @@ struct Device {
 impl Device {
     /// The one that has `address`.
     fn with(address: IpAddr) -> Result<Option<Device>, Error> {
-        let mut first = std::ptr::null_mut();
-        // SAFETY: `first` is valid for writes.
-        if unsafe { libc::getifaddrs(&raw mut first) } < 0 {
-            let error = io::Error::last_os_error();
-            return Err(Error::Io {
-                doing: "asking for this computer's addresses".to_owned(),
-                error,
-            });
-        }
-        let mut found = None;
-        let mut next: *const libc::ifaddrs = first;
-        // SAFETY: entries of the list are valid until it is freed.
-        while let (None, Some(entry)) = (&found, unsafe { next.as_ref() }) {
-            next = entry.ifa_next;
-            // SAFETY: as the list says, each address is a sockaddr of its family or null.
-            if unsafe { ip_of(entry.ifa_addr) } == Some(address) {
-                // SAFETY: a device's name ends with zero.
-                let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-                // SAFETY: as above.
-                let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-                found = Some(Device { name: name.to_string_lossy().into_owned(), index });
-            }
-        }
-        // SAFETY: the list came from getifaddrs and isn't used any more.
-        unsafe { libc::freeifaddrs(first) };
-        Ok(found)
+        let failed = |error: nix::Error| Error::Io {
+            doing: "asking for this computer's addresses".to_owned(),
+            error: error.into(),
+        };
+        let has_it = |entry: &InterfaceAddress| entry.address.and_then(ip_of) == Some(address);
+        let Some(entry) = getifaddrs().map_err(failed)?.find(has_it) else { return Ok(None) };
+        let name = entry.interface_name;
+        // One that has just gone can't be listened on either.
+        let index = if_nametoindex(name.as_str()).unwrap_or(0);
+        Ok(Some(Device { name, index }))
     }
 }
 
-/// # Safety
-/// `address` is null, or a valid socket address of the family that it names.
-unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise.
-    let family = unsafe { address.as_ref() }?.sa_family;
-    match libc::c_int::from(family) {
-        libc::AF_INET => {
-            // SAFETY: the family says so.
-            let address = unsafe { &*address.cast::<libc::sockaddr_in>() };
-            Some(Ipv4Addr::from(u32::from_be(address.sin_addr.s_addr)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: the family says so.
-            let address = unsafe { &*address.cast::<libc::sockaddr_in6>() };
-            Some(Ipv6Addr::from(address.sin6_addr.s6_addr).into())
-        }
-        _ => None,
-    }
+fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
+    let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
 }

@@ -1,4 +1,5 @@
 use crate::run;
+use rustix::fs::{XattrFlags, removexattr, setxattr};
 use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
@@ -61,17 +62,12 @@ pub fn change(folder: &Path, seed: u64, big: usize) {
 }
 
 fn set_xattr(path: &Path, value: Option<&[u8]>) {
-    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    let name = c"user.colour".as_ptr();
-    let done = match value {
-        // SAFETY: zero-terminated texts, and the value with its length.
-        Some(value) => unsafe {
-            libc::setxattr(path.as_ptr(), name, value.as_ptr().cast(), value.len(), 0)
-        },
-        // SAFETY: zero-terminated texts.
-        None => unsafe { libc::removexattr(path.as_ptr(), name) },
-    };
-    assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    let name = "user.colour";
+    match value {
+        Some(value) => setxattr(path, name, value, XattrFlags::empty()),
+        None => removexattr(path, name),
+    }
+    .unwrap();
 }
 
 fn bytes(random: &mut fastrand::Rng, length: usize) -> Vec<u8> {

@@ -2,6 +2,8 @@
 //! where Braid sees no others: neither the host's disks and pools nor those of tests that run at
 //! the same time.
 
+#![forbid(unsafe_code)]
+
 mod btrfs;
 mod files;
 
@@ -33,8 +35,7 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();
     }
-    // SAFETY: geteuid has no arguments and can't fail.
-    if unsafe { libc::geteuid() } != 0 || !Path::new("/dev/loop-control").exists() {
+    if !rustix::process::geteuid().is_root() || !Path::new("/dev/loop-control").exists() {
         println!("{name}: skipped: needs root and loop devices");
         return;
     }
