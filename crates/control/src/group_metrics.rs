@@ -3,7 +3,8 @@
 //! direction: their number is bounded.
 
 use crate::group_status::{DeviceStatus, GroupLinkStatus, GroupStatus};
-use crate::metrics::{Text, escape, flag};
+use crate::metrics::{Text, flag};
+use braid_pool::prometheus::escape;
 
 /// All metrics of one group.
 pub fn render(status: &GroupStatus) -> String {

@@ -2,6 +2,7 @@
 //! peers and links, and the direction: their number is bounded.
 
 use crate::status::{AlertStatus, PathState, PathStatus, PeerStatus, RuleStatus, Status, Traffic};
+use braid_pool::prometheus::escape;
 use std::fmt::Write;
 
 /// What `Content-Type` says of the text.
@@ -315,10 +316,6 @@ fn path_labels(peer: &PeerStatus, path: &PathStatus) -> String {
 
 pub(crate) fn flag(value: bool) -> f64 {
     if value { 1.0 } else { 0.0 }
-}
-
-pub(crate) fn escape(label: &str) -> String {
-    label.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A text under construction.

@@ -204,7 +204,8 @@ impl Text {
     }
 }
 
-fn escape(value: &str) -> String {
+/// A label's value as it stands between quotes.
+pub fn escape(value: &str) -> String {
     value.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 

@@ -3,6 +3,7 @@
 
 use super::table::written;
 use crate::measure::Measurement;
+use braid_plot::escape;
 use std::fmt::Write;
 
 const WIDTH: f64 = 820.0;
@@ -60,9 +61,4 @@ pub(super) fn svg(bars: &[Bar<'_>]) -> String {
     }
     svg.push_str("</svg>\n");
     svg
-}
-
-/// Text as HTML and SVG content.
-pub(super) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,7 +1,8 @@
 use super::Report;
-use super::bars::{Bar, escape, svg};
+use super::bars::{Bar, svg};
 use super::table::rows;
 use crate::measure::Subject;
+use braid_plot::escape;
 use std::fmt::Write;
 
 /// A page that needs nothing but itself: a chart for each thing measured, then the table.
