@@ -91,11 +91,5 @@ impl Options {
 }
 
 fn sender(name: &str) -> Option<Sender> {
-    Some(match name {
-        "cubic" => Sender::Tcp(Congestion::Cubic),
-        "bbr" => Sender::Tcp(Congestion::Bbr),
-        "reno" => Sender::Tcp(Congestion::Reno),
-        "udp" => Sender::Udp,
-        _ => return None,
-    })
+    Sender::named(name).filter(|sender| sender.is_in_lab())
 }

@@ -93,10 +93,8 @@ fn six_3g() -> Vec<LinkSpec> {
                 )
             };
             LinkSpec {
-                down: direction(kbit, 200_000),
-                up: direction(500, 64_000),
                 mtu: 1492,
-                ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+                ..LinkSpec::new(direction(kbit, 200_000), direction(500, 64_000))
             }
         })
         .into()
@@ -113,11 +111,7 @@ fn cable_dsl_lte() -> Vec<LinkSpec> {
                     ..DirectionModel::clean(rate, Duration::from_micros(delay_us))
                 }
             };
-            LinkSpec {
-                down: direction(down),
-                up: direction(up),
-                ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-            }
+            LinkSpec::new(direction(down), direction(up))
         })
         .into()
 }
@@ -140,11 +134,7 @@ fn mixed(number: u64, most: f64) -> Scenario {
             queue: ByteSize::from_bytes(rate.bytes_in(queue).max(32_000)),
             ..DirectionModel::clean(rate, delay)
         };
-        LinkSpec {
-            down: direction(down),
-            up: direction(up),
-            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-        }
+        LinkSpec::new(direction(down), direction(up))
     });
     Scenario::new(links.collect()).lasting(Duration::from_secs(10))
 }
@@ -169,11 +159,7 @@ fn harsh(number: u64) -> Scenario {
             queue,
             ..DirectionModel::clean(Rate::from_bits_per_sec(rate as u64), delay)
         };
-        LinkSpec {
-            down: direction(down),
-            up: direction(up),
-            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-        }
+        LinkSpec::new(direction(down), direction(up))
     });
     Scenario::new(links.collect()).lasting(Duration::from_secs(12))
 }
@@ -238,10 +224,11 @@ fn recorded(links: &[(&str, u64)]) -> Option<Scenario> {
     };
     let links = links.iter().map(|&(name, offset)| {
         Some(LinkSpec {
-            down: direction(name, "down", offset, 200_000)?,
-            up: direction(name, "up", offset, 64_000)?,
             mtu: 1492,
-            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+            ..LinkSpec::new(
+                direction(name, "down", offset, 200_000)?,
+                direction(name, "up", offset, 64_000)?,
+            )
         })
     });
     let links = links.collect::<Option<Vec<_>>>()?;

@@ -98,11 +98,7 @@ mod tests {
         let kind = TrafficKind::Tcp { congestion: Congestion::Cubic, super_packets: false };
         let direction =
             |mbit| DirectionModel::clean(Rate::from_mbit(mbit), Duration::from_millis(20));
-        let link = LinkSpec {
-            down: direction(10),
-            up: direction(2),
-            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-        };
+        let link = LinkSpec::new(direction(10), direction(2));
         let scenario = Scenario::new(vec![link]).traffic(Traffic::new(Lane::Down, kind));
         let mbit = play_plain(&scenario, 0)[0].mbit(Duration::ZERO, Duration::from_secs(10));
         let most = 10.0 * 1448.0 / 1500.0;

@@ -46,6 +46,18 @@ pub enum Sender {
     Udp,
 }
 
+impl Sender {
+    /// The one that is shown by this name.
+    pub fn named(name: &str) -> Option<Self> {
+        SENDERS.into_iter().find(|sender| sender.to_string() == name)
+    }
+
+    /// Whether the lab has it, too: one of the kernel's own.
+    pub fn is_in_lab(self) -> bool {
+        !matches!(self, Self::Tcp(Congestion::Bbr3 | Congestion::Quic))
+    }
+}
+
 /// All of them.
 pub const SENDERS: [Sender; 6] = [
     Sender::Tcp(Congestion::Cubic),
@@ -356,8 +368,7 @@ fn link(rng: &mut Rng) -> LinkSpec {
             Duration::from_secs_f64(delay),
         )
     };
-    let nothing = LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO);
-    LinkSpec { down: direction(down), up: direction(up), ..nothing }
+    LinkSpec::new(direction(down), direction(up))
 }
 
 /// One link or all get another rate each second or sooner, between a tenth and

@@ -24,6 +24,11 @@ pub enum Loss {
 }
 
 impl Loss {
+    /// Each packet with this probability, independently.
+    pub fn random(share: Ratio) -> Self {
+        if share == Ratio::ZERO { Loss::None } else { Loss::Random(share) }
+    }
+
     /// Bursts of `burst_packets` lost packets in the mean (at least 1), as many
     /// as make a loss of `mean` in the long run.
     pub fn bursty(mean: Ratio, burst_packets: f64) -> Self {

@@ -45,9 +45,7 @@ impl Vault {
         resumed: bool,
     ) -> Result<usize, Error> {
         let named = self.named_packs(repository)?;
-        let mut listed: HashMap<Id, u32> =
-            self.told(self.courier().list_with_size(FileType::Pack))?.into_iter().collect();
-        let lost = self.lost_of(&named, &mut listed)?;
+        let (lost, listed) = self.lost_of(&named)?;
         if lost.is_empty() && !(resumed && listed.keys().any(|id| named.is_new(id))) {
             return Ok(0);
         }
@@ -85,12 +83,11 @@ impl Vault {
         Ok(named)
     }
 
-    /// What is there although it isn't in the list is put into it.
-    pub(crate) fn lost_of(
-        &self,
-        named: &Named,
-        listed: &mut HashMap<Id, u32>,
-    ) -> Result<BTreeSet<Id>, Error> {
+    /// Those of the named packs that are lost, and the target's list of packs with their sizes:
+    /// what is there although it wasn't listed is put into it.
+    pub(crate) fn lost_of(&self, named: &Named) -> Result<(BTreeSet<Id>, HashMap<Id, u32>), Error> {
+        let mut listed: HashMap<Id, u32> =
+            self.told(self.courier().list_with_size(FileType::Pack))?.into_iter().collect();
         let unlisted: Vec<(Id, u32)> = named
             .packs
             .iter()
@@ -120,6 +117,6 @@ impl Vault {
                 false => drop(lost.insert(*id)),
             }
         }
-        Ok(lost)
+        Ok((lost, listed))
     }
 }

@@ -222,9 +222,7 @@ impl Vault {
             false => ReadSubsetOption::Percentage(percent),
         };
         let options = CheckOptions::default().read_data(percent > 0.0).read_data_subset(subset);
-        let mut listed =
-            self.told(self.courier.list_with_size(FileType::Pack))?.into_iter().collect();
-        self.lost_of(&self.named_packs(&repository)?, &mut listed)?;
+        let (_, listed) = self.lost_of(&self.named_packs(&repository)?)?;
         self.courier.take_for_listed(Some(listed.into_iter().collect()));
         let checked = caught(|| repository.check(options));
         self.courier.take_for_listed(None);

@@ -109,10 +109,7 @@ fn link(rng: &mut Rng, weather: Weather) -> LinkSpec {
     let mut between = |low: f64, high: f64| low * (high / low).powf(rng.f64());
     let (rate, up, delay) = (between(4e6, 40e6), between(1.0, 6.0), between(0.005, 0.050));
     let direction = |rate: f64| DirectionModel {
-        loss: match weather.loss {
-            0.0 => Loss::None,
-            share => Loss::Random(Ratio::from_fraction(share)),
-        },
+        loss: Loss::random(Ratio::from_fraction(weather.loss)),
         reorder: Reorder {
             share: Ratio::from_fraction(weather.reordered),
             by: Duration::from_millis(100),
@@ -124,11 +121,7 @@ fn link(rng: &mut Rng, weather: Weather) -> LinkSpec {
             Duration::from_secs_f64(delay),
         )
     };
-    LinkSpec {
-        down: direction(rate),
-        up: direction(rate / up),
-        ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-    }
+    LinkSpec::new(direction(rate), direction(rate / up))
 }
 
 fn bits(direction: &DirectionModel) -> f64 {

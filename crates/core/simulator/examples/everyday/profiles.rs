@@ -88,14 +88,18 @@ pub(super) fn print(options: &Options) {
         let sum: f64 = sum.iter().sum();
         print!("{:36} {:9.2}", profile.name, best / sum);
         for congestion in [Congestion::Cubic, Congestion::Bbr, Congestion::Bbr3] {
-            let alone = (0..2).map(|l| alone(&profile, congestion, l)).fold(0.0, f64::max) / sum;
+            let alone = match congestion {
+                Congestion::Bbr => best,
+                _ => (0..2).map(|l| alone(&profile, congestion, l)).fold(0.0, f64::max),
+            };
             let mut by_tunnel =
                 of_each(options, |seed| tunnel(&profile, congestion, seed, options) / sum);
             by_tunnel.sort_by(f64::total_cmp);
             print!(
-                " | {:.2} {:.2} (best {alone:.2})",
+                " | {:.2} {:.2} (best {:.2})",
                 by_tunnel[0],
-                by_tunnel[by_tunnel.len() / 2]
+                by_tunnel[by_tunnel.len() / 2],
+                alone / sum
             );
         }
         println!();
@@ -128,21 +132,14 @@ fn scenario(profile: &Profile, seed: u64) -> Scenario {
     let links = profile.links.iter().map(|link| {
         let direction = |mbit: f64| DirectionModel {
             jitter: Duration::from_secs_f64(link.jitter_ms * 1e-3),
-            loss: match link.loss {
-                0.0 => Loss::None,
-                share => Loss::Random(Ratio::from_fraction(share)),
-            },
+            loss: Loss::random(Ratio::from_fraction(link.loss)),
             queue: ByteSize::from_bytes((mbit * 125.0 * link.queue_ms) as u64),
             ..DirectionModel::clean(
                 Rate::from_bits_per_sec((mbit * 1e6) as u64),
                 Duration::from_secs_f64(link.round_trip_ms * 0.5e-3),
             )
         };
-        LinkSpec {
-            down: direction(link.down_mbit),
-            up: direction(link.up_mbit),
-            ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-        }
+        LinkSpec::new(direction(link.down_mbit), direction(link.up_mbit))
     });
     let mut scenario = Scenario::new(links.collect()).lasting(LASTING);
     scenario.seed = seed;

@@ -107,12 +107,7 @@ fn draw(seed: u64) -> Scenario {
                 queue: ByteSize::from_bytes((rate / 8.0 * 0.4) as u64),
                 ..DirectionModel::clean(Rate::from_bits_per_sec(rate as u64), delay)
             };
-            LinkSpec {
-                down: direction(down),
-                up: direction(down / 2.0),
-                mtu: 1428,
-                ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
-            }
+            LinkSpec { mtu: 1428, ..LinkSpec::new(direction(down), direction(down / 2.0)) }
         })
         .collect();
     let mut scenario = Scenario::new(links.clone()).lasting(LASTING);

@@ -52,13 +52,11 @@ impl Packet for Datagram {
 impl LinkSpec {
     /// A clean link of the first home: the same delay both ways, MTU 1500.
     pub fn clean(down: Rate, up: Rate, delay: Duration) -> Self {
-        Self {
-            home: 0,
-            down: DirectionModel::clean(down, delay),
-            up: DirectionModel::clean(up, delay),
-            mtu: 1500,
-            nat: true,
-            config: LinkConfig::default(),
-        }
+        Self::new(DirectionModel::clean(down, delay), DirectionModel::clean(up, delay))
+    }
+
+    /// A link of the first home, MTU 1500.
+    pub fn new(down: DirectionModel, up: DirectionModel) -> Self {
+        Self { home: 0, down, up, mtu: 1500, nat: true, config: LinkConfig::default() }
     }
 }

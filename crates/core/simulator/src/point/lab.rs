@@ -4,7 +4,7 @@
 use super::{OFFERED, Point, START, Sender, UDP, bits};
 use crate::network::LinkSpec;
 use crate::scenario::{Action, Timed};
-use crate::traffic::{Congestion, Lane};
+use crate::traffic::Lane;
 use braid_link_model::{DirectionModel, Loss, Reorder};
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -14,7 +14,7 @@ impl Point {
     /// that the kernel hasn't.
     pub fn lab_scenario(&self, name: &str) -> Option<String> {
         let what = match self.sender {
-            Sender::Tcp(Congestion::Bbr3 | Congestion::Quic) => return None,
+            sender if !sender.is_in_lab() => return None,
             Sender::Tcp(_) => format!("kind = \"tcp\"\ncongestion = \"{}\"", self.sender),
             Sender::Udp => {
                 format!("kind = \"udp\"\nrate = \"{}%\"\nsize = \"{UDP}B\"", OFFERED * 100.0)

@@ -31,10 +31,7 @@ const WEATHERS: [Weather; 3] = [
 
 fn play(weather: Weather, kind: TrafficKind) -> FlowOutcome {
     let direction = |mbit: u64, round_trip: u64| DirectionModel {
-        loss: match weather.lost {
-            0.0 => Loss::None,
-            share => Loss::Random(Ratio::from_fraction(share)),
-        },
+        loss: Loss::random(Ratio::from_fraction(weather.lost)),
         reorder: Reorder {
             share: Ratio::from_fraction(weather.late),
             by: Duration::from_millis(100),
@@ -43,10 +40,8 @@ fn play(weather: Weather, kind: TrafficKind) -> FlowOutcome {
         queue: ByteSize::from_bytes(mbit * 12_500),
         ..DirectionModel::clean(Rate::from_mbit(mbit), Duration::from_millis(round_trip / 2))
     };
-    let links = LINKS.map(|(down, up, round_trip)| LinkSpec {
-        down: direction(down, round_trip),
-        up: direction(up, round_trip),
-        ..LinkSpec::clean(Rate::ZERO, Rate::ZERO, Duration::ZERO)
+    let links = LINKS.map(|(down, up, round_trip)| {
+        LinkSpec::new(direction(down, round_trip), direction(up, round_trip))
     });
     let traffic = Traffic::new(Lane::Down, kind).from(Duration::from_secs(2));
     let outcome = Simulation::play(Scenario::new(links.to_vec()).lasting(LASTING).traffic(traffic));

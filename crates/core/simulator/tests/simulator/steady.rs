@@ -37,7 +37,7 @@ fn links_of_several_gigabits_are_added_up() {
             queue: ByteSize::from_bytes(4_000_000),
             ..DirectionModel::clean(Rate::from_mbit(rate * 1000), Duration::from_micros(200))
         };
-        LinkSpec { down: direction.clone(), up: direction, ..link(1, 1, 1) }
+        LinkSpec::new(direction.clone(), direction)
     };
     let links = vec![gigabit(4), gigabit(6), gigabit(5)];
     let greedy = TrafficKind::Greedy { backlog: 6_000_000, size: 60_000 };
