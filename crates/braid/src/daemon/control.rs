@@ -40,7 +40,7 @@ use braid_linux::nft::Split;
 use braid_linux::peer::{Peer, group_of_name};
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkBind, LinkSocket, Steered, Steering};
-use braid_linux::wake_latency::{self, WakeLatency};
+use braid_linux::wake_latency::{self, LatencyRequest};
 use braid_tunnel::Worker;
 use ipnet::IpNet;
 use std::collections::BTreeSet;
@@ -453,20 +453,20 @@ fn first_journal(config: &Config) -> Result<UndoJournal, DaemonError> {
 }
 
 /// A tunnel works without it; who asked for it is told.
-fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<WakeLatency> {
+fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<LatencyRequest> {
     use braid_units::WakeLatency::{Auto, Off, Within};
     let limit = match setting {
         Off => return None,
         Auto if !wake_latency::processors_are_dedicated() => return None,
-        Auto => return WakeLatency::open(Duration::ZERO).ok(),
+        Auto => return LatencyRequest::open(Duration::ZERO).ok(),
         Within(limit) => limit,
     };
-    WakeLatency::open(limit)
+    LatencyRequest::open(limit)
         .inspect_err(|error| {
             tracing::warn!(
                 "interface.wake_latency has no effect: {}: {error}; it takes root, and no \
                  container in between",
-                WakeLatency::DEVICE
+                LatencyRequest::DEVICE
             );
         })
         .ok()

@@ -10,7 +10,7 @@ use braid_handshake::{PrivateKey, PublicKey};
 use braid_linux::poller::Waker;
 use braid_linux::tun::Tun;
 use braid_linux::udp::{Family, LinkSocket, Steered};
-use braid_linux::wake_latency::WakeLatency;
+use braid_linux::wake_latency::LatencyRequest;
 use braid_tunnel::{Referral, TrafficReport, Treatments};
 use braid_units::{ByteSize, Ratio};
 use std::collections::BTreeMap;
@@ -40,7 +40,7 @@ pub struct Setup {
     /// Homes are announced to routers where they are served.
     pub announces: bool,
     /// What is asked of the host's processors while packets come often.
-    pub wake_latency: Option<WakeLatency>,
+    pub wake_latency: Option<LatencyRequest>,
     /// Sockets where peers come to us (concentrator): for each address one for each worker, and
     /// one for strangers.
     pub listen: Vec<Steered>,

@@ -48,7 +48,7 @@ pub fn plan(
         through: Through::Nothing,
         forward: false,
         docker_refuses: Vec::new(),
-        ways_out: Vec::new(),
+        egress_devices: Vec::new(),
         proxy_arp: Vec::new(),
         firewall: Firewall { interface: interface.clone(), ..Firewall::default() },
         // The reconciler knows where the proxy listens.
@@ -67,8 +67,9 @@ pub fn plan(
     let mut firewall = firewall(config, host);
     if firewall.hide_lan && goes_direct(config) {
         let by_links = link_routings.iter().map(|link| link.interface.clone());
-        let ways: BTreeSet<String> = by_links.chain(ways_out(host)).collect();
-        firewall.ways_beside = ways.into_iter().filter(|way| *way != nothing.interface).collect();
+        let ways: BTreeSet<String> = by_links.chain(egress_devices(host)).collect();
+        firewall.links_outside_tunnel =
+            ways.into_iter().filter(|way| *way != nothing.interface).collect();
     }
     HostRouting {
         links: link_routings,
@@ -81,7 +82,7 @@ pub fn plan(
             .filter(|firewall| firewall.owner == Owner::Docker)
             .flat_map(|firewall| firewall.families.clone())
             .collect(),
-        ways_out: ways_out(host),
+        egress_devices: egress_devices(host),
         proxy_arp: on_link(config, |net| net.addr().is_ipv4()).into_keys().collect(),
         rules,
         ..nothing
@@ -101,7 +102,7 @@ pub fn forwards(config: &Config) -> bool {
 }
 
 /// The devices of the host's default routes.
-fn ways_out(host: &HostNetwork) -> Vec<String> {
+fn egress_devices(host: &HostNetwork) -> Vec<String> {
     let by = |index| host.links.iter().find(|link| Some(link.index) == index);
     let devices = host.default_routes.iter().filter_map(|route| by(route.interface));
     let mut names: Vec<String> = devices.map(|link| link.name.clone()).collect();
@@ -203,7 +204,7 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         masquerade,
         hide_lan: routing.masquerade && config.interface.listen.is_empty(),
         untranslated: routing.untranslated.iter().map(|prefix| prefix.net()).collect(),
-        ways_beside: Vec::new(),
+        links_outside_tunnel: Vec::new(),
         forwards: forwards.collect(),
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),

@@ -44,8 +44,8 @@ fn marks(config: &Config) -> Vec<(u32, u32)> {
 
 /// Devices that neither are links nor lead to the internet.
 fn lan(config: &Config, host: &HostNetwork) -> Vec<(String, Vec<IpNet>)> {
-    let ways_out = links(config, host);
-    let is_way_out = |name: &str| ways_out.iter().any(|(link, _)| link == name);
+    let egress_devices = links(config, host);
+    let is_way_out = |name: &str| egress_devices.iter().any(|(link, _)| link == name);
     let leads_on = |index| host.default_routes.iter().any(|route| route.interface == Some(index));
     let lan = host.links.iter().filter(|device| {
         let own = device.name == config.interface.name.as_str();

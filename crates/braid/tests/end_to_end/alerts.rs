@@ -2,7 +2,7 @@
 
 use crate::PATIENCE;
 use crate::side::Side;
-use crate::stand_in::{Mail, Manner, StandIn, certificate};
+use crate::stand_in::{Behaviour, Mail, StandIn, certificate};
 use crate::world::{LEAVE_HOST_ALONE, Tunnel, World, link};
 use braid_lab::emulator::LinkChange;
 use braid_linux::netns::NetNs;
@@ -41,8 +41,8 @@ fn a_test_message_comes_to_a_webhook_ntfy_mail_and_a_command() {
     let Some((side, scratch)) = alone() else { return };
     let folder = scratch.path();
     let (tls, authority) = certificate(folder);
-    let hook = StandIn::web(&side.namespace, Manner::Takes);
-    let ntfy = StandIn::web(&side.namespace, Manner::Takes);
+    let hook = StandIn::web(&side.namespace, Behaviour::Takes);
+    let ntfy = StandIn::web(&side.namespace, Behaviour::Takes);
     let mail = StandIn::mail(&side.namespace, Mail::Encrypts(tls));
     secret(folder, "token", "sesame\n", 0o600);
     secret(folder, "password", "open\n", 0o600);
@@ -92,9 +92,10 @@ fn received(server: &StandIn) -> (String, String) {
 #[test]
 fn servers_that_mislead_or_never_end_harm_nobody_and_it_is_said_what_they_do() {
     let Some((side, scratch)) = alone() else { return };
-    let elsewhere = StandIn::web(&side.namespace, Manner::Takes);
-    let web =
-        |manner| format!("webhook = \"http://{}/\"", StandIn::web(&side.namespace, manner).address);
+    let elsewhere = StandIn::web(&side.namespace, Behaviour::Takes);
+    let web = |behaviour| {
+        format!("webhook = \"http://{}/\"", StandIn::web(&side.namespace, behaviour).address)
+    };
     let mail = |mail, rest: &str| {
         let port = StandIn::mail(&side.namespace, mail).address.port();
         format!(
@@ -102,15 +103,15 @@ fn servers_that_mislead_or_never_end_harm_nobody_and_it_is_said_what_they_do() {
         )
     };
     secret(scratch.path(), "exposed", "sesame\n", 0o644);
-    let leads = Manner::LeadsTo(format!("http://{}/", elsewhere.address));
+    let leads = Behaviour::LeadsTo(format!("http://{}/", elsewhere.address));
     let cases = [
-        ("refuses", web(Manner::Refuses), "403 Forbidden:  [31mno such hook"),
-        ("silent", web(Manner::IsSilent), "no answer within 20 s"),
-        ("head", web(Manner::HasEndlessHead), "not sent"),
-        ("body", web(Manner::HasEndlessBody), "500"),
+        ("refuses", web(Behaviour::Refuses), "403 Forbidden:  [31mno such hook"),
+        ("silent", web(Behaviour::IsSilent), "no answer within 20 s"),
+        ("head", web(Behaviour::HasEndlessHead), "not sent"),
+        ("body", web(Behaviour::HasEndlessBody), "500"),
         ("leads", web(leads), "leads elsewhere"),
         ("away", "webhook = \"http://127.0.0.1:9/\"".to_owned(), "refused"),
-        ("open", web(Manner::Takes) + "\ntoken_file = \"exposed\"", "chmod 600"),
+        ("open", web(Behaviour::Takes) + "\ntoken_file = \"exposed\"", "chmod 600"),
         ("plain", mail(Mail::OffersNoEncryption, ""), "not sent"),
         ("endless", mail(Mail::IsEndless, "security = \"none\"\n"), "not sent"),
         ("fails", "command = \"exit 3\"".to_owned(), "exit status: 3"),
@@ -166,7 +167,7 @@ fn what_happens_without_a_way_out_is_shown_kept_over_a_crash_and_told_later() {
     assert!(metrics.contains("braid_alert_waiting_events{alert=\"hook\"} 1"), "{metrics}");
     world.home.kill();
     world.home.start();
-    let server = StandIn::web_at(&world.home.namespace, at, Manner::Takes);
+    let server = StandIn::web_at(&world.home.namespace, at, Behaviour::Takes);
     let (_, body) = received(&server);
     let body: Value = serde_json::from_str(&body).unwrap();
     let event = &body["events"][0];

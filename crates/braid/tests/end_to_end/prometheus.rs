@@ -2,7 +2,7 @@
 //! shipped board has an answer, and the rules hold.
 
 use crate::PATIENCE;
-use crate::stand_in::{Manner, StandIn};
+use crate::stand_in::{Behaviour, StandIn};
 use crate::traffic::{Direction, Transfer};
 use crate::world::{INSIDE_V4, Tunnel, World, link};
 use braid_pool::layout::Profile;
@@ -73,7 +73,7 @@ fn every_expression_of_the_board_has_an_answer() {
     world.home.start();
     world.home.wait_for_active_paths(2);
 
-    let pools = StandIn::web(&world.home.namespace, Manner::Says(pool_metrics()));
+    let pools = StandIn::web(&world.home.namespace, Behaviour::Says(pool_metrics()));
     let server = start(&world, &pools);
     let load =
         Transfer::start(&world.home, &world.concentrator, INSIDE_V4, Direction::Up, 3_000_000);

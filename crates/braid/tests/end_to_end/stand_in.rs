@@ -17,7 +17,7 @@ pub struct StandIn {
 
 /// How a web server answers.
 #[derive(Clone)]
-pub enum Manner {
+pub enum Behaviour {
     Takes,
     Refuses,
     /// Never.
@@ -39,12 +39,12 @@ pub enum Mail {
 }
 
 impl StandIn {
-    pub fn web(namespace: &NetNs, manner: Manner) -> StandIn {
-        StandIn::web_at(namespace, "127.0.0.1:0".parse().unwrap(), manner)
+    pub fn web(namespace: &NetNs, behaviour: Behaviour) -> StandIn {
+        StandIn::web_at(namespace, "127.0.0.1:0".parse().unwrap(), behaviour)
     }
 
-    pub fn web_at(namespace: &NetNs, at: SocketAddr, manner: Manner) -> StandIn {
-        serve(namespace, at, move |stream, got| web(stream, got, &manner))
+    pub fn web_at(namespace: &NetNs, at: SocketAddr, behaviour: Behaviour) -> StandIn {
+        serve(namespace, at, move |stream, got| web(stream, got, &behaviour))
     }
 
     pub fn mail(namespace: &NetNs, mail: Mail) -> StandIn {
@@ -76,7 +76,7 @@ fn serve(
     StandIn { address, got }
 }
 
-fn web(stream: TcpStream, got: &Sender<String>, manner: &Manner) {
+fn web(stream: TcpStream, got: &Sender<String>, behaviour: &Behaviour) {
     let mut reader = BufReader::new(stream);
     let (mut head, mut line) = (String::new(), String::new());
     while reader.read_line(&mut line).is_ok_and(|count| count > 2) {
@@ -91,30 +91,30 @@ fn web(stream: TcpStream, got: &Sender<String>, manner: &Manner) {
     // Nobody may listen any more.
     let _ = got.send(format!("{head}\n{}", String::from_utf8(body).unwrap()));
     let mut stream = reader.into_inner();
-    let _ = match manner {
-        Manner::Takes => stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n"),
-        Manner::Refuses => stream.write_all(
+    let _ = match behaviour {
+        Behaviour::Takes => stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n"),
+        Behaviour::Refuses => stream.write_all(
             b"HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\n\x1b[31mno such hook\n",
         ),
-        Manner::IsSilent => {
+        Behaviour::IsSilent => {
             thread::sleep(Duration::from_secs(120));
             Ok(())
         }
-        Manner::HasEndlessHead => {
+        Behaviour::HasEndlessHead => {
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n");
             while stream.write_all(b"x: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy\r\n").is_ok() {}
             Ok(())
         }
-        Manner::HasEndlessBody => {
+        Behaviour::HasEndlessBody => {
             let _ = stream.write_all(b"HTTP/1.1 500 Oops\r\n\r\n");
             while stream.write_all(&[b'z'; 4096]).is_ok() {}
             Ok(())
         }
-        Manner::LeadsTo(url) => stream.write_all(
+        Behaviour::LeadsTo(url) => stream.write_all(
             format!("HTTP/1.1 307 Go On\r\nlocation: {url}\r\ncontent-length: 0\r\n\r\n")
                 .as_bytes(),
         ),
-        Manner::Says(text) => stream.write_all(
+        Behaviour::Says(text) => stream.write_all(
             format!(
                 "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\n\
                  connection: close\r\ncontent-length: {}\r\n\r\n{text}",

@@ -3,7 +3,7 @@
 use crate::own_mounts::{in_own_mounts, mount};
 use crate::traffic::{Direction, Transfer};
 use crate::world::{INSIDE_V4, Tunnel, World, link};
-use braid_linux::wake_latency::{self, WakeLatency};
+use braid_linux::wake_latency::{self, LatencyRequest};
 use std::fs;
 use std::path::Path;
 
@@ -23,13 +23,13 @@ fn unless_told_otherwise_only_processors_of_our_own_stay_awake() {
 /// What this daemon asks: the kernel tells only what all processes together do, so that a file
 /// stands in its device's place.
 fn asked_by(setting: &str, micros: i32) {
-    if !Path::new(WakeLatency::DEVICE).exists() {
-        return eprintln!("SKIPPED: there is no {}", WakeLatency::DEVICE);
+    if !Path::new(LatencyRequest::DEVICE).exists() {
+        return eprintln!("SKIPPED: there is no {}", LatencyRequest::DEVICE);
     }
     let Some(mut world) = World::new(&[link("dsl")]) else { return };
     in_own_mounts(|| {
         let asked = tempfile::NamedTempFile::new().unwrap();
-        mount(&format!("--bind {} {}", asked.path().display(), WakeLatency::DEVICE));
+        mount(&format!("--bind {} {}", asked.path().display(), LatencyRequest::DEVICE));
         let home = &format!("addresses = [\"10.77.0.2/24\"]\n{setting}");
         let concentrator = "addresses = [\"10.77.0.1/24\"]\nwake_latency = \"off\"";
         world.start(&Tunnel { home, concentrator, ..Tunnel::default() });

@@ -12,7 +12,7 @@ use braid_linux::poller::{self, Interest, Poller, Token, Waker};
 use braid_linux::thread_time::ThreadTime;
 use braid_linux::tun::{MAX_PACKET, Tun};
 use braid_linux::udp::{Family, LinkSocket, ReceiveBuffers};
-use braid_linux::wake_latency::WakeLatency;
+use braid_linux::wake_latency::LatencyRequest;
 use braid_tunnel::{Change, Event, Handover, LinkConfig, LinkId, Tunnel};
 use braid_units::Time;
 use std::collections::BTreeMap;
@@ -53,7 +53,7 @@ pub(crate) struct DataPlane {
     /// What is read into from the device; of no capacity while a large packet
     /// has taken it along.
     packet: Vec<u8>,
-    wake_latency: Option<(WakeLatency, Wakefulness)>,
+    wake_latency: Option<(LatencyRequest, Wakefulness)>,
     cpu_load: CpuLoad,
     stopping: bool,
     /// What the device gives is another program's.
@@ -93,7 +93,7 @@ impl DataPlane {
         tunnel: Tunnel,
         tun: Tun,
         clock: Clock,
-        wake_latency: Option<WakeLatency>,
+        wake_latency: Option<LatencyRequest>,
         poller: Poller,
         channels: Channels,
     ) -> io::Result<Self> {

@@ -6,7 +6,7 @@ use crate::run::{Channels, DataPlane, OnNews};
 use crate::siblings::{Sibling, Siblings};
 use braid_linux::poller::Poller;
 use braid_linux::tun::Tun;
-use braid_linux::wake_latency::WakeLatency;
+use braid_linux::wake_latency::LatencyRequest;
 use braid_tunnel::Tunnel;
 use std::io;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ impl From<StartError> for io::Error {
 pub fn start(
     tunnels: Vec<(Tunnel, Tun)>,
     clock: Clock,
-    wake_latency: Option<WakeLatency>,
+    wake_latency: Option<LatencyRequest>,
     on_news: impl Fn() + Send + Sync + 'static,
 ) -> Result<Handle, StartError> {
     let (news, events) = channel();

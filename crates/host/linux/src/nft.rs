@@ -45,7 +45,7 @@ pub struct Firewall {
     pub untranslated: Vec<IpNet>,
     /// By these interfaces that LAN leaves under our address in them, while the tunnel doesn't take
     /// it: what comes from private addresses, unless the host translates it in its own way.
-    pub ways_beside: Vec<String>,
+    pub links_outside_tunnel: Vec<String>,
     /// Ports passed on into the tunnel.
     pub forwards: Vec<PortForward>,
     /// Networks routed through the tunnel untranslated: forwarding to and
@@ -223,7 +223,8 @@ impl Firewall {
 
     /// After all that others have for it: a connection is translated once.
     fn beside(&self) -> Option<String> {
-        let ways: Vec<String> = self.ways_beside.iter().map(|it| format!("\"{it}\"")).collect();
+        let ways: Vec<String> =
+            self.links_outside_tunnel.iter().map(|it| format!("\"{it}\"")).collect();
         let ways = ways.join(", ");
         let kept = |version: &str| {
             let nets = self.untranslated.iter().filter(|net| family(net.addr()) == version);
@@ -238,7 +239,7 @@ impl Firewall {
                  masquerade"
             )
         });
-        let rules = rules.into_iter().filter(|_| !self.ways_beside.is_empty());
+        let rules = rules.into_iter().filter(|_| !self.links_outside_tunnel.is_empty());
         chain("beside", "nat", "postrouting", "srcnat + 10", rules)
     }
 
@@ -433,7 +434,7 @@ pub(crate) mod tests {
             masquerade: vec!["10.99.0.1/24".parse().unwrap(), "fd99::/64".parse().unwrap()],
             hide_lan: true,
             untranslated: vec!["2001:db8:7::/56".parse().unwrap()],
-            ways_beside: vec!["wan0".into(), "wan1".into()],
+            links_outside_tunnel: vec!["wan0".into(), "wan1".into()],
             forwards: vec![
                 PortForward {
                     transport: Transport::Tcp,

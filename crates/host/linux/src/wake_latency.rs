@@ -14,13 +14,13 @@ const NO_LIMIT: i32 = 2_000_000_000;
 /// processor is back within a given time. Zero asks for none: idle processors
 /// then wait in a loop. What was asked ends when this is dropped.
 #[derive(Debug)]
-pub struct WakeLatency {
+pub struct LatencyRequest {
     device: File,
     limit_micros: i32,
     held: bool,
 }
 
-impl WakeLatency {
+impl LatencyRequest {
     /// Where the kernel is asked.
     pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
@@ -83,7 +83,8 @@ mod tests {
     fn the_kernel_is_told_each_change_once() {
         let path = std::env::temp_dir().join(format!("braid-wake-latency-{}", std::process::id()));
         File::create(&path).expect("a file");
-        let mut latency = WakeLatency::open_at(&path, Duration::from_micros(20)).expect("opened");
+        let mut latency =
+            LatencyRequest::open_at(&path, Duration::from_micros(20)).expect("opened");
         for held in [false, true, true, false, false] {
             latency.hold(held).expect("written");
         }
@@ -94,9 +95,9 @@ mod tests {
 
     #[test]
     fn the_kernel_takes_it() {
-        let mut latency = match WakeLatency::open(Duration::ZERO) {
+        let mut latency = match LatencyRequest::open(Duration::ZERO) {
             Ok(latency) => latency,
-            Err(error) => return eprintln!("skipped: {}: {error}", WakeLatency::DEVICE),
+            Err(error) => return eprintln!("skipped: {}: {error}", LatencyRequest::DEVICE),
         };
         latency.hold(true).expect("asked");
         latency.hold(false).expect("taken back");

@@ -355,7 +355,7 @@ impl Host {
             through,
             forward: false,
             docker_refuses: Vec::new(),
-            ways_out: Vec::new(),
+            egress_devices: Vec::new(),
             proxy_arp: Vec::new(),
             firewall: Firewall { interface: "braid0".into(), ..Firewall::default() },
             split: None,

@@ -53,7 +53,7 @@ pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
 pub struct Places {
     concentrators: Vec<Placed>,
     /// By the homes' names.
-    places: BTreeMap<String, Place>,
+    places: BTreeMap<String, HomePlacement>,
     /// Homes for which there is no room here, nor where else they are referred to; and the one that
     /// has some.
     elsewhere: BTreeMap<String, String>,
@@ -72,7 +72,7 @@ struct Placed {
 
 /// Of one home.
 #[derive(Clone, Debug)]
-struct Place {
+struct HomePlacement {
     /// Where it was sent by hand.
     pinned: Option<String>,
     /// That of this concentrator.
@@ -194,14 +194,14 @@ impl Places {
     }
 }
 
-fn place(fleet: &Fleet, known: &[Placed], me: &str, name: &str, home: &Home) -> Place {
+fn place(fleet: &Fleet, known: &[Placed], me: &str, name: &str, home: &Home) -> HomePlacement {
     let order = order(fleet, name, home);
     let own = order.iter().position(|other| *other == me);
     let own = own.and_then(|place| u8::try_from(place).ok());
     let index = |name: &str| known.binary_search_by(|it| it.name.as_str().cmp(name)).ok();
     let usable = |place: &usize| known.get(*place).is_some_and(|it| it.lives && !it.drains);
     let referrals = order.iter().filter_map(|name| index(name)).filter(usable);
-    Place {
+    HomePlacement {
         pinned: home.pinned.clone(),
         own: own.map_or(FULL, |place| place.min(FULL - 1)),
         referrals: referrals.take(REFERRALS).filter_map(|place| place.try_into().ok()).collect(),

@@ -11,12 +11,12 @@ use std::time::{Duration, Instant};
 /// Addresses of names that rules are for, bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Learnt {
-    places: BTreeMap<Place, Vec<Claim>>,
+    places: BTreeMap<LearntAddress, Vec<Claim>>,
 }
 
 /// An address, for everybody or for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct LearntAddress {
     /// The address.
     pub address: IpAddr,
     /// The only client for whom a name has it: what one says by itself counts for no other.
@@ -37,9 +37,9 @@ struct Claim {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lesson {
     /// Rules, by name, that an address belongs to, and for how long.
-    pub add: Vec<(String, Place, Duration)>,
+    pub add: Vec<(String, LearntAddress, Duration)>,
     /// Rules that it doesn't belong to any more.
-    pub remove: Vec<(String, Place)>,
+    pub remove: Vec<(String, LearntAddress)>,
     /// In words: names of different rules that have one address.
     pub conflicts: Vec<String>,
 }
@@ -72,7 +72,7 @@ impl Learnt {
         for (address, ttl) in addresses {
             let until = now + ttl.min(MOST_TTL) + GRACE;
             let claim = Claim { name: name.clone(), rules: owners.clone(), labels, until };
-            self.claim(Place { address, asked_by: None }, claim, now, &mut lesson);
+            self.claim(LearntAddress { address, asked_by: None }, claim, now, &mut lesson);
         }
         lesson
     }
@@ -88,7 +88,7 @@ impl Learnt {
         let mut lesson = Lesson::default();
         let Ok(name) = name.parse::<DomainName>() else { return lesson };
         let Some((owners, labels)) = rules.owners(&name) else { return lesson };
-        let place = Place { address: to, asked_by: Some(from) };
+        let place = LearntAddress { address: to, asked_by: Some(from) };
         let claim = Claim { name, rules: owners, labels, until: now + ASKED };
         let fresh = self.places.get(&place).into_iter().flatten().any(|known| {
             (&known.name, &known.rules) == (&claim.name, &claim.rules)
@@ -102,14 +102,14 @@ impl Learnt {
 
     /// The rules that an address is for by name now, for a client with one of these addresses.
     pub fn rules_of(&self, address: IpAddr, clients: &[IpAddr], now: Instant) -> Vec<String> {
-        let of = |asked_by| strongest(self.places.get(&Place { address, asked_by })?, now);
+        let of = |asked_by| strongest(self.places.get(&LearntAddress { address, asked_by })?, now);
         let asked: Vec<&Claim> = clients.iter().filter_map(|client| of(Some(*client))).collect();
         // What it asked for itself counts before what the DNS says.
         let claims = if asked.is_empty() { of(None).into_iter().collect() } else { asked };
         claims.into_iter().flat_map(|claim| claim.rules.clone()).collect()
     }
 
-    fn claim(&mut self, place: Place, claim: Claim, now: Instant, lesson: &mut Lesson) {
+    fn claim(&mut self, place: LearntAddress, claim: Claim, now: Instant, lesson: &mut Lesson) {
         self.make_room(now);
         let address = place.address;
         let claims = self.places.entry(place).or_default();
@@ -263,7 +263,7 @@ mod tests {
         let second = learnt.learn(&answer(&["x.y.b.example"], shared, 60), &rules, now);
         assert_eq!(second.conflicts.len(), 1, "{second:?}");
         assert_eq!(added(&second), [("narrow", "192.0.2.9".into(), 360)]);
-        let everybody = Place { address: shared.into(), asked_by: None };
+        let everybody = LearntAddress { address: shared.into(), asked_by: None };
         assert_eq!(second.remove, [("wide".to_owned(), everybody)]);
         let again = learnt.learn(&answer(&["a.example"], shared, 60), &rules, now);
         assert_eq!(added(&again), [("narrow", "192.0.2.9".into(), 360)]);
@@ -281,7 +281,7 @@ mod tests {
             ["192.168.7.2", "192.168.7.3", "192.0.2.1"].map(|text| text.parse::<IpAddr>().unwrap());
         let ends = (client, server);
         let lesson = learnt.hear("www.bank.example", ends, &rules, now);
-        let place = Place { address: server, asked_by: Some(client) };
+        let place = LearntAddress { address: server, asked_by: Some(client) };
         assert_eq!(lesson.add, [("bank".to_owned(), place, ASKED)]);
         assert_eq!(learnt.rules_of(server, &[client], now), ["bank"]);
         assert_eq!(learnt.rules_of(server, &[other], now), [""; 0]);

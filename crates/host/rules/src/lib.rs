@@ -18,7 +18,7 @@ pub use answers::Answers;
 pub use conditions::{Cgroup, Conditions, Connection, Destinations, Devices, Sender, Transport};
 pub use domain::{DomainName, DomainPattern, DomainTable, NotADomain, read_domains};
 pub use explanation::{Considered, Explanation, Way, explain, first_match};
-pub use learnt::{Learnt, Lesson, Place};
+pub use learnt::{Learnt, LearntAddress, Lesson};
 pub use leases::{Lease, read_leases};
 pub use mac::{Mac, NotAMac};
 pub use marks::{Marks, Pair};

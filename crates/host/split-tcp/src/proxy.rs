@@ -173,7 +173,7 @@ struct Serving {
     listeners: Vec<(Way, Socket)>,
     /// No descriptors were left: nothing is accepted until then.
     paused_until: Option<Instant>,
-    pairs: Vec<Place>,
+    pairs: Vec<Slot>,
     free: Vec<u32>,
     /// Pairs whose clients have said nothing yet, with their generation, and until when
     /// that is waited for.
@@ -195,7 +195,7 @@ struct Serving {
 
 /// Where a pair is kept; events of one that was there before are told by `generation`.
 #[derive(Default)]
-struct Place {
+struct Slot {
     generation: u32,
     pair: Option<Box<Pair>>,
     has_turn: bool,
@@ -255,7 +255,7 @@ impl Serving {
     fn on_event(&mut self, data: u64, flags: EventFlags) {
         let place = (data >> 1) as u32;
         let leg = if data & 1 == 1 { Leg::Onward } else { Leg::Client };
-        let Some(Place { generation, pair: Some(pair), .. }) = self.pairs.get_mut(place as usize)
+        let Some(Slot { generation, pair: Some(pair), .. }) = self.pairs.get_mut(place as usize)
         else {
             return;
         };
@@ -356,7 +356,7 @@ impl Serving {
             return Ok(());
         };
         let number = self.free.pop().unwrap_or_else(|| {
-            self.pairs.push(Place::default());
+            self.pairs.push(Slot::default());
             (self.pairs.len() - 1) as u32
         });
         let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };

@@ -7,11 +7,11 @@ use std::path::{Component, Path, PathBuf};
 
 /// All places of a version that can be linked to.
 pub struct Names<'a> {
-    keywords: HashMap<&'a str, Vec<Place<'a>>>,
+    keywords: HashMap<&'a str, Vec<Anchor<'a>>>,
     /// By the first words of names that have more: "compression" of "compression algo".
-    families: HashMap<&'a str, Vec<Place<'a>>>,
+    families: HashMap<&'a str, Vec<Anchor<'a>>>,
     /// By document and id.
-    sections: Vec<HashMap<&'a str, Place<'a>>>,
+    sections: Vec<HashMap<&'a str, Anchor<'a>>>,
     files: HashMap<PathBuf, usize>,
     documents: Vec<&'a Document>,
     fronts: Vec<&'a str>,
@@ -19,7 +19,7 @@ pub struct Names<'a> {
 
 /// A section or keyword and the page it is on.
 #[derive(Clone, Copy)]
-pub struct Place<'a> {
+pub struct Anchor<'a> {
     /// Which document of the version.
     pub document: usize,
     /// Which section of the document.
@@ -71,7 +71,7 @@ impl<'a> Names<'a> {
     }
 
     /// All places where a keyword of exactly this name is defined.
-    pub fn places(&self, name: &str) -> &[Place<'a>] {
+    pub fn places(&self, name: &str) -> &[Anchor<'a>] {
         self.keywords.get(name).map_or(&[], Vec::as_slice)
     }
 
@@ -83,7 +83,7 @@ impl<'a> Names<'a> {
         document: usize,
         section: usize,
         number: Option<&str>,
-    ) -> Option<Place<'a>> {
+    ) -> Option<Anchor<'a>> {
         let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
         let plain = TAKEN_OFF.iter().find_map(|prefix| words.strip_prefix(prefix));
         let cut = words.find(['(', '<', '[', '{']).map(|at| words[..at].trim_end());
@@ -111,13 +111,13 @@ impl<'a> Names<'a> {
     }
 
     /// The section of that number or id.
-    pub fn section_place(&self, document: usize, id: &str) -> Option<Place<'a>> {
+    pub fn section_place(&self, document: usize, id: &str) -> Option<Anchor<'a>> {
         self.sections.get(document)?.get(id).copied()
     }
 
     /// The section whose heading with its number is `words`: "3. Starting HAProxy", in any
     /// document, one's own first.
-    pub fn heading(&self, words: &str, document: usize) -> Option<Place<'a>> {
+    pub fn heading(&self, words: &str, document: usize) -> Option<Anchor<'a>> {
         let (number, title) = words.split_once(char::is_whitespace)?;
         let number = number.strip_suffix('.').unwrap_or(number);
         if !number.starts_with(|c: char| c.is_ascii_digit()) {
@@ -159,11 +159,11 @@ fn is_inside(own: &str, number: &str) -> bool {
 }
 
 /// Every section and keyword of a document, with its page.
-pub fn places<'a>(document: usize, plan: &'a DocumentPlan<'a>) -> impl Iterator<Item = Place<'a>> {
+pub fn places<'a>(document: usize, plan: &'a DocumentPlan<'a>) -> impl Iterator<Item = Anchor<'a>> {
     plan.pages.iter().flat_map(move |page| {
         page.parts.iter().flat_map(move |part| {
             let section = &plan.document.sections[part.section];
-            let place = Place {
+            let place = Anchor {
                 document,
                 section: part.section,
                 page: &page.path,
@@ -176,7 +176,7 @@ pub fn places<'a>(document: usize, plan: &'a DocumentPlan<'a>) -> impl Iterator<
                 _ => None,
             });
             let heads = heads.flatten();
-            let heads = heads.map(move |head| Place { id: &head.id, head: Some(head), ..place });
+            let heads = heads.map(move |head| Anchor { id: &head.id, head: Some(head), ..place });
             part.heading.then_some(place).into_iter().chain(heads)
         })
     })

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::html::{escaped, relative, relative_to_id};
-use super::names::{Names, Place, places};
+use super::names::{Anchor, Names, places};
 use super::plan::{DocumentPlan, Page, Part, VersionPlan};
 use super::render::{Renderer, head_label, numbered};
 use super::since::Since;
@@ -41,9 +41,9 @@ impl<'a> Room<'a> {
     /// All keywords by their names, with where they are.
     pub fn keywords_html(&self) -> String {
         let path = self.document.keywords_page();
-        let mut keywords: Vec<Place<'_>> =
+        let mut keywords: Vec<Anchor<'_>> =
             places(self.number(), self.document).filter(|place| place.head.is_some()).collect();
-        let label = |place: &Place<'_>| place.head.map_or_else(String::new, head_label);
+        let label = |place: &Anchor<'_>| place.head.map_or_else(String::new, head_label);
         keywords.sort_by_cached_key(|place| (label(place).to_lowercase(), place.section));
         let mut list = String::from("<h1>Keywords</h1>\n<ul class=\"keywords\">\n");
         for place in &keywords {

@@ -1,7 +1,7 @@
 //! Blocks become HTML. What the text doesn't say itself is marked `data-generated`.
 
 use super::html::{escape, escaped, relative, relative_to_id};
-use super::names::{Names, Place};
+use super::names::{Anchor, Names};
 use super::plan::DocumentPlan;
 use super::since::Since;
 use crate::model::{
@@ -392,7 +392,7 @@ impl<'a> Renderer<'a> {
     }
 
     /// `html` as a link, if there is a place.
-    fn link_html(&mut self, place: Option<Place<'_>>, html: &str) {
+    fn link_html(&mut self, place: Option<Anchor<'_>>, html: &str) {
         let Some(place) = place.filter(|_| !self.plain) else {
             self.out.push_str(html);
             return;

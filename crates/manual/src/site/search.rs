@@ -2,7 +2,7 @@
 //! (its `loadJS`, serialization version 2), texts for excerpts. Each is a script that hands over
 //! JSON, since pages from `file://` may load scripts, but read no files.
 
-use super::names::{Names, Place, places};
+use super::names::{Anchor, Names, places};
 use super::plan::VersionPlan;
 use super::render::head_label;
 use crate::model::Section;
@@ -18,7 +18,7 @@ pub struct Search<'a> {
 
 /// What a hit shows: a section without its keywords, or a keyword.
 struct Unit<'a> {
-    place: Place<'a>,
+    place: Anchor<'a>,
     /// The keyword's name or the section's number and title.
     label: String,
     /// Only of keywords: other names that its text defines.

@@ -29,13 +29,13 @@ pub trait Snapshots: Send + Sync {
     ///
     /// # Errors
     /// There is no such folder, or it can't be read.
-    fn entries(&self, place: &Place) -> Result<Listing, Refusal>;
+    fn entries(&self, place: &SnapshotPath) -> Result<Listing, Refusal>;
 
     /// A regular file, opened, and its size in bytes.
     ///
     /// # Errors
     /// There is no such file, or it can't be read.
-    fn file(&self, place: &Place) -> Result<(File, u64), Refusal>;
+    fn file(&self, place: &SnapshotPath) -> Result<(File, u64), Refusal>;
 
     /// What differs between two snapshots of a folder.
     ///
@@ -82,7 +82,7 @@ pub struct SnapshotLine {
 
 /// Something in a snapshot, as a query names it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct SnapshotPath {
     /// The folder of snapshots.
     pub folder: String,
     /// The snapshot's name.
@@ -143,7 +143,7 @@ pub struct ChangeLine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreWish {
     /// What.
-    pub place: Place,
+    pub place: SnapshotPath,
     /// The path at which it shall be.
     pub to: String,
     /// What is there is moved aside.

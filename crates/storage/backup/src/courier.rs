@@ -2,9 +2,9 @@
 //! what comes, sends several packs at a time, and lets nothing name a pack before that is there.
 
 use crate::Error;
-use crate::manner::Manner;
 use crate::store::{self, Name, Store, StoreError};
 use crate::target::Target;
+use crate::target_options::TargetOptions;
 use crate::throttle::Throttle;
 use bytes::Bytes;
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ pub(crate) struct Courier(Arc<Inner>);
 struct Inner {
     store: Arc<dyn Store>,
     place: String,
-    manner: Manner,
+    target_options: TargetOptions,
     state: Mutex<State>,
     changed: Condvar,
     holds_snapshots: AtomicBool,
@@ -64,16 +64,20 @@ struct State {
 }
 
 impl Courier {
-    pub(crate) fn new(target: &Target, manner: &Manner) -> Result<Courier, Error> {
-        let throttle = Arc::new(Throttle::new(manner.limit));
-        Ok(Courier::with(store::open(target, manner, &throttle)?, target.shown(), manner.clone()))
+    pub(crate) fn new(target: &Target, target_options: &TargetOptions) -> Result<Courier, Error> {
+        let throttle = Arc::new(Throttle::new(target_options.limit));
+        Ok(Courier::with(
+            store::open(target, target_options, &throttle)?,
+            target.shown(),
+            target_options.clone(),
+        ))
     }
 
-    fn with(store: Arc<dyn Store>, place: String, manner: Manner) -> Courier {
+    fn with(store: Arc<dyn Store>, place: String, target_options: TargetOptions) -> Courier {
         Courier(Arc::new(Inner {
             store,
             place,
-            manner,
+            target_options,
             state: Mutex::default(),
             changed: Condvar::new(),
             holds_snapshots: AtomicBool::new(false),
@@ -95,7 +99,7 @@ impl Courier {
     }
 
     /// Why the library gave up, as far as the target has a part in it; else as the library says it.
-    pub(crate) fn gave_up(&self, said: String) -> Error {
+    pub(crate) fn error_of(&self, said: String) -> Error {
         let unreadable = self.0.lock().unreadable.take();
         self.failure().unwrap_or_else(|| unreadable.map_or(Error::Format(said), Error::Damaged))
     }
@@ -160,7 +164,7 @@ impl Courier {
     pub(crate) fn part(&self, name: &Name, part: Range<u64>) -> Result<Option<Bytes>, Error> {
         match self.0.persist("reading", || self.0.store.read(name, Some(part.clone()))) {
             Ok(came) => {
-                self.0.manner.watch.carried(came.len());
+                self.0.target_options.watch.carried(came.len());
                 Ok(Some(came))
             }
             Err(StoreError::Absent | StoreError::Damaged(_)) => Ok(None),
@@ -214,7 +218,7 @@ impl Courier {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..self.0.manner.connections.max(1) {
+            for _ in 0..self.0.target_options.connections.max(1) {
                 scope.spawn(work);
             }
         });
@@ -248,7 +252,7 @@ impl Inner {
     }
 
     fn is_to_end(&self) -> bool {
-        self.manner.stop.load(Ordering::Relaxed)
+        self.target_options.stop.load(Ordering::Relaxed)
     }
 
     /// Until something has changed, or it is time to look again.
@@ -287,7 +291,7 @@ impl Inner {
 
     /// Whether the target's name is right: it was reached, now or earlier.
     fn is_reachable(&self) -> bool {
-        self.manner.is_known || self.lock().was_reached
+        self.target_options.is_known || self.lock().was_reached
     }
 
     /// Again and again, until it goes well or no more.
@@ -296,7 +300,7 @@ impl Inner {
         what: &str,
         once: impl Fn() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let mut pause = self.manner.first_pause;
+        let mut pause = self.target_options.first_pause;
         let mut tries = 0;
         loop {
             if self.is_to_end() {
@@ -322,7 +326,7 @@ impl Inner {
                     return other;
                 }
             };
-            if tries >= self.manner.retries {
+            if tries >= self.target_options.retries {
                 let text = match tries {
                     0 => format!("{what}: {passing}"),
                     _ => format!("{what}: {passing}; tried {} times", tries + 1),
@@ -333,7 +337,7 @@ impl Inner {
             }
             tries += 1;
             self.lock().delivery.retries += 1;
-            (self.manner.tell)(&format!(
+            (self.target_options.tell)(&format!(
                 "{}: {what}: {passing}; trying again in {}",
                 self.place,
                 braid_units::format_duration(pause)
@@ -366,7 +370,7 @@ impl Inner {
             };
             if !again {
                 match &came {
-                    Ok(content) => self.manner.watch.carried(content.len()),
+                    Ok(content) => self.target_options.watch.carried(content.len()),
                     Err(error) => {
                         let text = format!("{}: {error}", self.about(name));
                         self.lock().unreadable = Some(text);
@@ -375,7 +379,7 @@ impl Inner {
                 return came;
             }
             tries += 1;
-            self.pause(self.manner.first_pause);
+            self.pause(self.target_options.first_pause);
         }
     }
 
@@ -393,7 +397,7 @@ impl Inner {
             Ok(()) => {
                 let size = u32::try_from(size).unwrap_or(u32::MAX);
                 state.delivery.written.push((name.kind, name.id, size));
-                self.manner.watch.carried(size as usize);
+                self.target_options.watch.carried(size as usize);
             }
             // Without it nothing of what follows makes sense.
             Err(error) => state.failed = Some(error.clone()),
@@ -493,7 +497,7 @@ impl WriteBackend for Courier {
             return written.map_err(|error| told(&self.0.place, error));
         }
         let mut state = self.0.lock();
-        while state.under_way >= self.0.manner.connections.max(1) {
+        while state.under_way >= self.0.target_options.connections.max(1) {
             if self.0.is_to_end() {
                 return Err(told(&self.0.place, interrupted()));
             }
@@ -569,8 +573,12 @@ mod tests {
     fn courier(retries: u32, failures: Vec<StoreError>) -> (Courier, Arc<Moody>) {
         let store = Arc::new(Moody { failures: Mutex::new(failures), ..Moody::default() });
         let first_pause = Duration::from_millis(1);
-        let manner = Manner { retries, first_pause, ..Manner::new(Secrets::at(None)) };
-        (Courier::with(Arc::clone(&store) as Arc<dyn Store>, "there".to_owned(), manner), store)
+        let target_options =
+            TargetOptions { retries, first_pause, ..TargetOptions::new(Secrets::at(None)) };
+        (
+            Courier::with(Arc::clone(&store) as Arc<dyn Store>, "there".to_owned(), target_options),
+            store,
+        )
     }
 
     fn passing(times: usize) -> Vec<StoreError> {
@@ -608,8 +616,9 @@ mod tests {
         // Or earlier, as its record says.
         let store = Arc::new(Moody { failures: Mutex::new(nameless()), ..Moody::default() });
         let first_pause = Duration::from_millis(1);
-        let manner = Manner { is_known: true, first_pause, ..Manner::new(Secrets::at(None)) };
-        let known = Courier::with(store, "there".to_owned(), manner);
+        let target_options =
+            TargetOptions { is_known: true, first_pause, ..TargetOptions::new(Secrets::at(None)) };
+        let known = Courier::with(store, "there".to_owned(), target_options);
         list(&known).unwrap();
         assert_eq!(known.delivery().retries, 1);
     }

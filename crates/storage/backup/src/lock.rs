@@ -105,7 +105,7 @@ impl Vault {
 
     /// What was written since this was opened was locked when it was.
     fn take_in_written(&self, span: LockSpan, ends: &mut Ends) {
-        if self.manner().lock != Some(span) {
+        if self.target_options().lock != Some(span) {
             return;
         }
         let opened = self.courier().now().checked_sub(self.opened_for());

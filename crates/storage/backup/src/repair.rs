@@ -148,7 +148,7 @@ impl Repair<'_> {
             }
         };
         thread::scope(|scope| {
-            for _ in 0..self.vault.manner().connections.max(1) {
+            for _ in 0..self.vault.target_options().connections.max(1) {
                 scope.spawn(work);
             }
         });
@@ -262,7 +262,7 @@ impl Repair<'_> {
             let repaired = caught(|| repository.repair_snapshots(&options, snapshots, false));
             match repaired {
                 Ok(repaired) => vault.told(repaired)?,
-                Err(said) => return Err(vault.courier().gave_up(said)),
+                Err(said) => return Err(vault.courier().error_of(said)),
             }
         }
         Ok(lacking.len())

@@ -113,7 +113,7 @@ impl Restoration<'_> {
         });
         let error = match done {
             Ok(done) => vault.told(done).err(),
-            Err(said) => Some(vault.courier().gave_up(said)),
+            Err(said) => Some(vault.courier().error_of(said)),
         };
         let mut lost = BTreeSet::new();
         if let Some(error) = error {

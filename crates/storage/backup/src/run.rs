@@ -101,7 +101,7 @@ impl Backup<'_> {
         let mut snapshot = match archived {
             Ok(archived) => self.vault.told(archived)?,
             Err(said) => {
-                return Err(courier.gave_up(said));
+                return Err(courier.error_of(said));
             }
         };
         if let Some(failure) = courier.failure() {

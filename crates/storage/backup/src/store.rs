@@ -8,8 +8,8 @@ mod s3;
 mod sftp;
 
 use crate::Error;
-use crate::manner::Manner;
 use crate::target::Target;
+use crate::target_options::TargetOptions;
 use crate::throttle::Throttle;
 use bytes::Bytes;
 use jiff::{SignedDuration, Timestamp};
@@ -107,24 +107,24 @@ pub(crate) trait Store: Send + Sync {
 /// What reaches it.
 pub(crate) fn open(
     target: &Target,
-    manner: &Manner,
+    target_options: &TargetOptions,
     throttle: &Arc<Throttle>,
 ) -> Result<Arc<dyn Store>, Error> {
     let throttle = Arc::clone(throttle);
     Ok(match target {
         Target::Folder(path) => Arc::new(folder::FolderStore::new(path.clone(), throttle)),
         Target::S3 { endpoint, bucket, prefix } => {
-            let secrets = manner.secrets.clone();
+            let secrets = target_options.secrets.clone();
             let store = s3::S3Store::new(endpoint, bucket, prefix, secrets, throttle)?;
-            Arc::new(store.locking(manner.lock))
+            Arc::new(store.locking(target_options.lock))
         }
         Target::Sftp { host, port, path } => Arc::new(sftp::SftpStore::new(
-            sftp::command(host, *port, manner.sftp_command.as_deref()),
+            sftp::command(host, *port, target_options.sftp_command.as_deref()),
             path,
             throttle,
         )?),
         Target::Rest(url) => {
-            Arc::new(rest::RestStore::new(url.clone(), &manner.secrets, throttle)?)
+            Arc::new(rest::RestStore::new(url.clone(), &target_options.secrets, throttle)?)
         }
     })
 }

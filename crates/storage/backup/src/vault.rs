@@ -6,11 +6,11 @@ use crate::courier::Courier;
 use crate::error::one_line;
 use crate::heard;
 use crate::key::Key;
-use crate::manner::Manner;
 use crate::quiet::caught;
 use crate::short_id::short_id;
 use crate::store::Name;
 use crate::target::{LONGEST_BEHIND, Target};
+use crate::target_options::TargetOptions;
 use braid_pool::retention::{self, Caution, Fate, Policy, Reason};
 use braid_pool::step::quoted;
 use jiff::SignedDuration;
@@ -37,7 +37,7 @@ const LATEST: &str = "latest";
 pub struct Vault {
     target: Target,
     key: Key,
-    manner: Manner,
+    target_options: TargetOptions,
     courier: Courier,
     /// What the key opened: to derive it takes a third of a second and 128 MB each time.
     opened: OnceLock<MasterKey>,
@@ -109,24 +109,28 @@ impl Vault {
     ///
     /// # Errors
     /// Nothing is there, the key is another's, or the target can't be reached.
-    pub fn open(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
-        let vault = Vault::with(target, key, manner)?;
+    pub fn open(target: Target, key: Key, target_options: TargetOptions) -> Result<Vault, Error> {
+        let vault = Vault::with(target, key, target_options)?;
         vault.repository(false)?;
         Ok(vault)
     }
 
-    fn with(target: Target, key: Key, manner: Manner) -> Result<Vault, Error> {
-        let courier = Courier::new(&target, &manner)?;
+    fn with(target: Target, key: Key, target_options: TargetOptions) -> Result<Vault, Error> {
+        let courier = Courier::new(&target, &target_options)?;
         let (opened, since) = (OnceLock::new(), Instant::now());
-        Ok(Vault { target, key, manner, courier, opened, since })
+        Ok(Vault { target, key, target_options, courier, opened, since })
     }
 
     /// Prepares a target where nothing is; opens what is there already with this key.
     ///
     /// # Errors
     /// Something is there that this key doesn't open, or it can't be written.
-    pub fn create(target: Target, key: Key, manner: Manner) -> Result<(Vault, bool), Error> {
-        let vault = Vault::with(target, key, manner)?;
+    pub fn create(
+        target: Target,
+        key: Key,
+        target_options: TargetOptions,
+    ) -> Result<(Vault, bool), Error> {
+        let vault = Vault::with(target, key, target_options)?;
         if vault.is_prepared()? {
             vault.repository(false)?;
             return Ok((vault, false));
@@ -141,7 +145,7 @@ impl Vault {
             }
         }
         let options = ConfigOptions::default();
-        if vault.manner.lock.is_some() {
+        if vault.target_options.lock.is_some() {
             vault.courier.prepare()?;
             vault.courier.check_lock()?;
         }
@@ -204,7 +208,7 @@ impl Vault {
         }
         match caught(|| repository.dump(&node, into)) {
             Ok(dumped) => self.told(dumped)?,
-            Err(said) => return Err(self.courier.gave_up(said)),
+            Err(said) => return Err(self.courier.error_of(said)),
         }
         Ok(node.meta.size)
     }
@@ -231,7 +235,7 @@ impl Vault {
         }
         let results = match checked {
             Ok(results) => self.told(results)?,
-            Err(said) => return Err(self.courier.gave_up(said)),
+            Err(said) => return Err(self.courier.error_of(said)),
         };
         drop(heard);
         let mut report = CheckReport {
@@ -276,12 +280,12 @@ impl Vault {
             let snapshots: Vec<retention::Snapshot> = counted
                 .map(|one| retention::Snapshot { name: one.id.clone(), taken: one.taken })
                 .collect();
-            let verdicts = retention::select(policy, &snapshots, &[], now);
+            let decisions = retention::select(policy, &snapshots, &[], now);
             for one in of_series.iter().rev() {
-                let verdict = verdicts.iter().find(|verdict| verdict.snapshot == one.id);
-                let (keep, because) = match verdict {
-                    Some(verdict) => (verdict.keep, verdict.because.clone()),
-                    None => self.fate_of_incomplete(one, &verdicts, of_series),
+                let decision = decisions.iter().find(|decision| decision.snapshot == one.id);
+                let (keep, because) = match decision {
+                    Some(decision) => (decision.keep, decision.because.clone()),
+                    None => self.fate_of_incomplete(one, &decisions, of_series),
                 };
                 all.push(Forgotten { backup: one.clone(), keep, because });
             }
@@ -293,14 +297,14 @@ impl Vault {
     fn fate_of_incomplete(
         &self,
         one: &Present,
-        verdicts: &[retention::Verdict],
+        decisions: &[retention::Decision],
         of_series: &[Present],
     ) -> (bool, Vec<Reason>) {
         let newer_whole =
             of_series.iter().any(|other| !other.incomplete && other.taken > one.taken);
         match newer_whole {
             true => (false, vec![Reason::TooOld]),
-            false => (true, verdicts.first().map_or(vec![], |_| vec![Reason::Newest])),
+            false => (true, decisions.first().map_or(vec![], |_| vec![Reason::Newest])),
         }
     }
 
@@ -347,7 +351,7 @@ impl Vault {
         let pruned = caught(|| repository.prune(&options, plan));
         match pruned {
             Ok(pruned) => self.told(pruned)?,
-            Err(said) => return Err(self.courier.gave_up(said)),
+            Err(said) => return Err(self.courier.error_of(said)),
         }
         Ok(going.len())
     }
@@ -386,8 +390,8 @@ impl Vault {
         self.courier.check_lock()
     }
 
-    pub(crate) fn manner(&self) -> &Manner {
-        &self.manner
+    pub(crate) fn target_options(&self) -> &TargetOptions {
+        &self.target_options
     }
 
     /// What opens its files.
@@ -410,13 +414,13 @@ impl Vault {
             return Err(Error::Empty(self.target.shown()));
         }
         let mut options = RepositoryOptions::default();
-        match &self.manner.cache {
+        match &self.target_options.cache {
             Some(folder) if cached => options.cache_dir = Some(folder.clone()),
             _ => options.no_cache = true,
         }
         let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
         let bare = || {
-            let watch = self.manner.watch.clone();
+            let watch = self.target_options.watch.clone();
             self.told(Repository::new_with_progress(&options, &backends, watch))
         };
         let repository = bare()?;
@@ -550,7 +554,7 @@ impl Vault {
                 let said = one_line(&error);
                 match self.courier.failure().is_none() && said.contains("not found in tree") {
                     true => absent(),
-                    false => self.courier.gave_up(said),
+                    false => self.courier.error_of(said),
                 }
             })?;
         for name in path.strip_prefix(named).unwrap_or(Path::new("")) {
@@ -573,7 +577,7 @@ impl Vault {
     fn bare(&self) -> Result<Repository<()>, Box<RusticError>> {
         let options = RepositoryOptions::default().no_cache(true);
         let backends = RepositoryBackends::new(Arc::new(self.courier.clone()), None);
-        Repository::new_with_progress(&options, &backends, self.manner.watch.clone())
+        Repository::new_with_progress(&options, &backends, self.target_options.watch.clone())
     }
 
     /// What the target said tells more than what the library makes of it.

@@ -83,11 +83,11 @@ fn a_backup_goes_on_after_a_cut_and_says_nothing_is_done_before() {
             true => Fault::None,
             false => Fault::CutRequest,
         });
-        let mut manner = place.manner.clone();
-        manner.retries = 1;
-        manner.connections = 1;
+        let mut target_options = place.target_options.clone();
+        target_options.retries = 1;
+        target_options.connections = 1;
         let through = s3_at(proxy.address).parse().unwrap();
-        let cut = Vault::open(through, place.key(), manner).and_then(|vault| {
+        let cut = Vault::open(through, place.key(), target_options).and_then(|vault| {
             place.back_up(&vault, false).map(|done| (done.snapshot.is_some(), done.retries))
         });
         assert!(matches!(cut, Err(Error::Target { .. })), "after {after}: {cut:?}");
@@ -153,10 +153,11 @@ fn a_clock_that_is_wrong_here_is_followed_there() {
 #[test]
 fn a_server_that_is_gone_is_an_error_with_its_name() {
     let place = Place::new(1000);
-    let mut manner = place.manner.clone();
-    manner.retries = 1;
+    let mut target_options = place.target_options.clone();
+    target_options.retries = 1;
     let target = "s3:http://127.0.0.1:9/backups".parse().unwrap();
-    let error = Vault::create(target, place.key(), manner).map(drop).unwrap_err().to_string();
+    let error =
+        Vault::create(target, place.key(), target_options).map(drop).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:9") && error.contains("tried 2 times"), "{error}");
 }
 
@@ -180,14 +181,14 @@ fn cut_after(bytes: u64, server: &str) -> String {
 fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
     let Some(server) = sftp_server() else { return };
     let mut place = Place::new(30_000_000);
-    place.manner.sftp_command = Some(server.to_owned());
+    place.target_options.sftp_command = Some(server.to_owned());
     let folder = place.path("target");
     let target = format!("sftp:nobody@nowhere:{}", folder.display());
     drop(place.create(&target));
-    place.manner.connections = 1;
+    place.target_options.connections = 1;
     // A pack has 16 MB and one blob more, of 8 MB at the most: any goes in one connection, and not
     // all do.
-    place.manner.sftp_command = Some(cut_after(40_000_000, server));
+    place.target_options.sftp_command = Some(cut_after(40_000_000, server));
     let vault = place.open(&target).unwrap();
     let first = place.back_up(&vault, false).unwrap();
     assert!(first.snapshot.is_some());
@@ -195,7 +196,7 @@ fn an_sftp_connection_that_breaks_again_and_again_brings_all_of_it() {
     fs::write(place.path("source/more"), noise(30_000_000, 3)).unwrap();
     let second = place.back_up(&vault, false).unwrap();
     assert!(first.retries + second.retries > 0, "{first:?} {second:?}");
-    place.manner.sftp_command = Some(server.to_owned());
+    place.target_options.sftp_command = Some(server.to_owned());
     let vault = place.open(&target).unwrap();
     assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
     place.restore(&vault, "back").unwrap();
@@ -213,14 +214,14 @@ fn a_backup_by_sftp_goes_on_after_a_cut_and_says_nothing_is_done_before() {
     for after in [1_000_000_u64, 20_000_000, 38_000_000] {
         let folder = place.path(&format!("target-{after}"));
         let target = format!("sftp:nobody@nowhere:{}", folder.display());
-        place.manner.sftp_command = Some(server.to_owned());
+        place.target_options.sftp_command = Some(server.to_owned());
         drop(place.create(&target));
         let gone = place.path(&format!("gone-{after}"));
         let once = format!("[ ! -e {0} ] || exit 255; touch {0}; ", gone.display());
-        let mut manner = place.manner.clone();
-        manner.sftp_command = Some(once + &cut_after(after, server));
-        (manner.retries, manner.connections) = (1, 1);
-        let cut = Vault::open(target.parse().unwrap(), place.key(), manner)
+        let mut target_options = place.target_options.clone();
+        target_options.sftp_command = Some(once + &cut_after(after, server));
+        (target_options.retries, target_options.connections) = (1, 1);
+        let cut = Vault::open(target.parse().unwrap(), place.key(), target_options)
             .and_then(|vault| place.back_up(&vault, false).map(|done| done.retries));
         assert!(matches!(cut, Err(Error::Target { .. })), "after {after}: {cut:?}");
         let vault = place.open(&target).unwrap();
@@ -304,7 +305,7 @@ fn the_list_of_a_folder_that_did_not_change_is_sent_again_when_it_was_lost() {
             // Another computer has backed up to it since, and had the indexes mended.
             let other = Place::new(1_000);
             let at = target.to_str().unwrap().parse().unwrap();
-            let vault = Vault::open(at, place.key(), other.manner.clone()).unwrap();
+            let vault = Vault::open(at, place.key(), other.target_options.clone()).unwrap();
             assert!(other.back_up(&vault, false).unwrap().lost_packs > 0);
         }
         let vault = place.open(target.to_str().unwrap()).unwrap();

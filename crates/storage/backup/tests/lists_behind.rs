@@ -105,11 +105,11 @@ fn what_is_there_is_not_prepared_again_by_a_list_that_does_not_have_it() {
     // Another computer, with another key, at the same time.
     let other = small(1_000);
     let at = late.target().parse().unwrap();
-    let made = Vault::create(at, other.key(), place.manner.clone()).map(|(_, made)| made);
+    let made = Vault::create(at, other.key(), place.target_options.clone()).map(|(_, made)| made);
     assert!(made.is_err(), "{made:?}");
     // The same key, which its list doesn't have yet.
     let at = late.target().parse().unwrap();
-    let again = Vault::create(at, place.key(), place.manner.clone()).map(|(_, made)| made);
+    let again = Vault::create(at, place.key(), place.target_options.clone()).map(|(_, made)| made);
     let said = again.unwrap_err().to_string();
     assert!(said.contains("no keys"), "{said}");
     all_is_there(&place, 1, "prepared");
@@ -196,7 +196,7 @@ fn a_check_takes_nothing_for_gone_that_a_list_does_not_have_yet() {
 fn locks_are_prolonged_once_lists_have_what_they_are_of() {
     let mut place = small(300_000);
     let span = LockSpan::of_days(90).unwrap();
-    place.manner.lock = Some(span);
+    place.target_options.lock = Some(span);
     let server = S3Server::locking(&place.path("s3"));
     let late = Late::before(&server);
     three_backups(&place, &server, &late);

@@ -21,12 +21,12 @@ fn span() -> LockSpan {
 /// Whose vaults lock.
 fn locking_place(bytes: usize) -> Place {
     let mut place = Place::new(bytes);
-    place.manner.lock = Some(span());
+    place.target_options.lock = Some(span());
     place
 }
 
 fn refused(place: &Place, target: &str) -> String {
-    let made = Vault::create(target.parse().unwrap(), place.key(), place.manner.clone());
+    let made = Vault::create(target.parse().unwrap(), place.key(), place.target_options.clone());
     made.map(drop).unwrap_err().to_string()
 }
 
@@ -180,7 +180,7 @@ fn versitygw_keeps_what_is_locked() {
     let mut place = locking_place(500_000);
     let Some(server) = VersityServer::start(&place.path("versity")) else { return };
     // Its bucket is made by `init`.
-    place.manner.retries = 3;
+    place.target_options.retries = 3;
     let target = format!("s3:http://{}/locked/of/mine", server.address);
     let vault = place.create(&target);
     place.back_up(&vault, false).unwrap();

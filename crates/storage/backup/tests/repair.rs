@@ -101,7 +101,7 @@ proptest! {
     ) {
         let mut place = Place::new(6_000_000);
         // It has folders' lists that the target has lost.
-        place.manner.cache = None;
+        place.target_options.cache = None;
         fs::write(place.path("source/another"), noise(5_000_000, 9)).unwrap();
         let target = place.path("target");
         let vault = place.create(target.to_str().unwrap());
@@ -223,8 +223,8 @@ fn a_repair_that_is_cut_off_loses_nothing_and_goes_on() {
     overwrite(largest, |content| content[1_000_000] ^= 1);
     let kept = place.path("kept");
     copy(&folder, &kept);
-    let mut manner = place.manner.clone();
-    (manner.retries, manner.connections) = (0, 1);
+    let mut target_options = place.target_options.clone();
+    (target_options.retries, target_options.connections) = (0, 1);
     let damage = look(&vault);
     let through = |cut_after: u64| {
         let proxy = Proxy::start(server.address, move |request| match request.number < cut_after {
@@ -232,7 +232,7 @@ fn a_repair_that_is_cut_off_loses_nothing_and_goes_on() {
             false => Fault::CutRequest,
         });
         let target = s3_at(proxy.address).parse().unwrap();
-        Vault::open(target, place.key(), manner.clone()).and_then(|vault| {
+        Vault::open(target, place.key(), target_options.clone()).and_then(|vault| {
             let opened = proxy.requests();
             Repair { vault: &vault, known: None }.mend(&damage)?;
             Ok((opened, proxy.requests()))

@@ -103,7 +103,7 @@ fn a_rest_server_agrees_with_restic() {
 fn an_sftp_server_agrees_with_restic() {
     let Some(server) = sftp_server() else { return };
     let mut place = Place::new(3_000_000);
-    place.manner.sftp_command = Some(server.to_owned());
+    place.target_options.sftp_command = Some(server.to_owned());
     let folder = place.path("deep/target");
     let folder = folder.to_str().unwrap();
     let target = format!("sftp:nobody@nowhere:{folder}");
@@ -241,12 +241,16 @@ fn the_key_is_needed_and_what_is_there_is_left_alone() {
     fs::remove_file(place.path("key")).unwrap();
     braid_backup::key::Key::make(&place.path("key")).unwrap();
     assert!(matches!(place.open(target), Err(Error::WrongKey { .. })));
-    let again = Vault::create(target.parse().unwrap(), place.key(), place.manner.clone()).map(drop);
+    let again =
+        Vault::create(target.parse().unwrap(), place.key(), place.target_options.clone()).map(drop);
     assert!(matches!(again, Err(Error::WrongKey { .. })));
     // A folder with other things is no place for backups.
     let source = place.path("source");
-    let error =
-        Vault::create(source.to_str().unwrap().parse().unwrap(), place.key(), place.manner.clone());
+    let error = Vault::create(
+        source.to_str().unwrap().parse().unwrap(),
+        place.key(),
+        place.target_options.clone(),
+    );
     assert!(matches!(error.map(drop), Err(Error::Refused(_))));
 }
 

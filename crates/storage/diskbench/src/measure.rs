@@ -43,7 +43,7 @@ pub struct Method {
 
 /// Where it is measured.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct TestFolder {
     /// A folder of the filesystem; what is made in it is removed again.
     pub folder: PathBuf,
     /// Nodes of the disks below.
@@ -147,7 +147,7 @@ impl Measurement {
 /// Those of [`files`], and what goes wrong with a database server. One that isn't installed is no
 /// error: it is in [`Findings::skipped`].
 pub fn place(
-    place: &Place,
+    place: &TestFolder,
     method: &Method,
     watcher: &mut Watcher<'_>,
 ) -> Result<Findings, BenchError> {
@@ -167,7 +167,7 @@ pub fn place(
 /// [`BenchError::NoRoom`] when the files don't fit, [`BenchError::Io`] when the system refuses
 /// something, those of [`fio::run`], and [`BenchError::Stopped`] when the user wants that.
 pub fn files(
-    place: &Place,
+    place: &TestFolder,
     workloads: &[Workload],
     method: &Method,
     watcher: &mut Watcher<'_>,
@@ -210,7 +210,7 @@ pub fn disk_alone(
     method: &Method,
     watcher: &mut Watcher<'_>,
 ) -> Result<DiskSpeed, BenchError> {
-    let here = Place { folder: PathBuf::new(), disks: vec![path.to_owned()] };
+    let here = TestFolder { folder: PathBuf::new(), disks: vec![path.to_owned()] };
     let size = method.size.map_or(bytes.bytes(), |size| size.bytes()).clamp(SMALLEST, LARGEST);
     let extent = Extent { size: ByteSize::from_bytes(size.min(bytes.bytes())), programs: 1 };
     let mut median = |workload: Workload| -> Result<f64, BenchError> {
@@ -247,7 +247,7 @@ fn files_once(
     target: Target<'_>,
     extent: Extent,
     time: Duration,
-    place: &Place,
+    place: &TestFolder,
 ) -> Result<Run, BenchError> {
     settle(target)?;
     let (answer, disks) = counted(place, || {
@@ -285,7 +285,7 @@ fn sync(at: &Path) -> Result<(), BenchError> {
 }
 
 fn counted<T>(
-    place: &Place,
+    place: &TestFolder,
     work: impl FnOnce() -> Result<T, BenchError>,
 ) -> Result<(T, Vec<Moved>), BenchError> {
     let host = HostRoot::real();
@@ -295,7 +295,7 @@ fn counted<T>(
 }
 
 fn databases(
-    place: &Place,
+    place: &TestFolder,
     method: &Method,
     watcher: &mut Watcher<'_>,
     findings: &mut Findings,

@@ -1,7 +1,7 @@
 //! Which disks btrfs really reads when one program reads one file, counted in sectors on loop
 //! devices.
 
-use braid_diskbench::measure::{self, Measurement, Method, Place, Subject, Watcher};
+use braid_diskbench::measure::{self, Measurement, Method, Subject, TestFolder, Watcher};
 use braid_diskbench::workload::Workload;
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
 use braid_units::ByteSize;
@@ -42,7 +42,7 @@ fn btrfs(profile: &str, disks: usize) -> Vec<Measurement> {
     std::fs::create_dir(&mount).unwrap();
     run("mkfs.btrfs", &[&["-q", "-d", profile, "-m", "raid1"], &nodes[..]].concat());
     run("mount", &[nodes[0], mount.to_str().unwrap()]);
-    let place = Place {
+    let place = TestFolder {
         folder: mount.clone(),
         disks: nodes.iter().map(|node| (*node).to_owned()).collect(),
     };

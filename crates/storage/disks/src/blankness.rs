@@ -3,7 +3,7 @@
 
 use crate::superblock::read_at;
 use braid_pool::disk::Content;
-use braid_pool::disk::emptiness::{self, Blank, Place, Reading};
+use braid_pool::disk::emptiness::{self, Blank, Extent, Reading};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -31,7 +31,7 @@ pub fn examine(device: &Path, size_bytes: u64) -> Result<Blank, Content> {
 fn examine_within(
     limit: Duration,
     size_bytes: u64,
-    read: impl Fn(Place) -> Reading + Send + 'static,
+    read: impl Fn(Extent) -> Reading + Send + 'static,
 ) -> Result<Blank, Content> {
     let deadline = Instant::now() + limit;
     let (tell, told) = mpsc::channel();
@@ -60,7 +60,7 @@ mod tests {
     fn a_disk_that_never_answers_is_not_waited_for_and_not_empty() {
         let (_keep, never) = mpsc::channel::<()>();
         let never = std::sync::Mutex::new(never);
-        let stuck = move |place: Place| {
+        let stuck = move |place: Extent| {
             if place.start > SIZE / 2 {
                 let _ = never.lock().map(|never| never.recv());
             }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_reader_that_panics_shows_nothing() {
-        let gone = |place: Place| {
+        let gone = |place: Extent| {
             assert!(place.start < SIZE / 2, "as if the disk had gone");
             Reading::Zeroes
         };

@@ -33,7 +33,7 @@ pub struct CommonParent {
 
 /// What becomes of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Verdict {
+pub struct Decision {
     /// The snapshot.
     pub snapshot: String,
     /// Whether it stays.
@@ -92,21 +92,21 @@ pub fn select(
     snapshots: &[Snapshot],
     parents: &[CommonParent],
     now: Duration,
-) -> Vec<Verdict> {
+) -> Vec<Decision> {
     let mut all: Vec<&Snapshot> = snapshots.iter().collect();
     all.sort_by(|a, b| b.taken.cmp(&a.taken).then_with(|| b.name.cmp(&a.name)));
     let (future, newest_first) = all.split_at(all.partition_point(|one| one.taken > now));
-    let mut verdicts: Vec<Verdict> = Vec::with_capacity(all.len());
-    verdicts.extend(future.iter().map(|one| Verdict {
+    let mut decisions: Vec<Decision> = Vec::with_capacity(all.len());
+    decisions.extend(future.iter().map(|one| Decision {
         snapshot: one.name.clone(),
         keep: true,
         because: vec![Reason::Future],
     }));
     let Some(newest) = newest_first.first().map(|snapshot| snapshot.taken) else {
-        return verdicts;
+        return decisions;
     };
-    let places: Vec<Option<Place>> =
-        newest_first.iter().map(|one| policy.place_of(newest.saturating_sub(one.taken))).collect();
+    let places: Vec<Option<Slot>> =
+        newest_first.iter().map(|one| policy.slot_of(newest.saturating_sub(one.taken))).collect();
     for (index, snapshot) in newest_first.iter().enumerate() {
         let mut stays = Vec::new();
         let mut goes = Vec::new();
@@ -135,9 +135,9 @@ pub fn select(
         }
         let keep = !stays.is_empty();
         let because = if keep { stays } else { goes };
-        verdicts.push(Verdict { snapshot: snapshot.name.clone(), keep, because });
+        decisions.push(Decision { snapshot: snapshot.name.clone(), keep, because });
     }
-    verdicts
+    decisions
 }
 
 /// The newest of `snapshots` that `replica_has`.
@@ -150,7 +150,7 @@ pub fn last_common(
 
 /// One interval of one stage.
 #[derive(Clone, Copy, PartialEq)]
-struct Place {
+struct Slot {
     index: usize,
     stage: Stage,
     interval: u32,
@@ -158,13 +158,13 @@ struct Place {
 
 impl Policy {
     /// The interval in which a snapshot so much older than the newest lies.
-    fn place_of(&self, age: Duration) -> Option<Place> {
+    fn slot_of(&self, age: Duration) -> Option<Slot> {
         let mut begins = Duration::ZERO;
         for (index, stage) in self.stages().iter().enumerate() {
             let span = stage.length.saturating_mul(stage.count);
             if age < begins + span {
                 let into = (age - begins).as_nanos() / stage.length.as_nanos().max(1);
-                return Some(Place { index, stage: *stage, interval: into as u32 });
+                return Some(Slot { index, stage: *stage, interval: into as u32 });
             }
             begins += span;
         }

@@ -145,7 +145,7 @@ impl Begun {
 }
 
 /// What the other end's path means, as a path to work with.
-struct Place {
+struct ResolvedPath {
     path: PathBuf,
     /// Of what in it is meant.
     name: Option<OsString>,
@@ -153,28 +153,28 @@ struct Place {
     held: Option<Held>,
 }
 
-impl Place {
-    fn of(path: &Path) -> Place {
-        Place { path: path.to_owned(), name: None, held: None }
+impl ResolvedPath {
+    fn of(path: &Path) -> ResolvedPath {
+        ResolvedPath { path: path.to_owned(), name: None, held: None }
     }
 
-    fn holding(held: Held, name: Option<OsString>) -> Place {
-        Place { path: held.path(), name, held: Some(held) }
+    fn holding(held: Held, name: Option<OsString>) -> ResolvedPath {
+        ResolvedPath { path: held.path(), name, held: Some(held) }
     }
 }
 
 impl Allowed {
     /// A folder for replicas, which is made if only it is lacking. Not in what was received: what
     /// is there is the other end's making.
-    fn to_receive(&self, asked: &ExactPath) -> Result<Place, Error> {
+    fn to_receive(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
-            (top, Meant::Top) => Ok(Place::of(top)),
-            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            (top, Meant::Top) => Ok(ResolvedPath::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(ResolvedPath::holding(held, None)),
             (_, Meant::Inside(held, name)) if !held.in_snapshot => {
                 let made = held.make(&name)?;
                 match made.in_snapshot {
                     true => Err(is_snapshot(asked)),
-                    false => Ok(Place::holding(made, None)),
+                    false => Ok(ResolvedPath::holding(made, None)),
                 }
             }
             _ => Err(is_snapshot(asked)),
@@ -182,35 +182,35 @@ impl Allowed {
     }
 
     /// Snapshots, or one; not what seems to be some inside of one.
-    fn to_send(&self, asked: &ExactPath) -> Result<Place, Error> {
+    fn to_send(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
-            (top, Meant::Top) => Ok(Place::of(top)),
-            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            (top, Meant::Top) => Ok(ResolvedPath::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(ResolvedPath::holding(held, None)),
             (_, Meant::Inside(held, name)) if !held.in_snapshot => {
-                Ok(Place::holding(held, Some(name)))
+                Ok(ResolvedPath::holding(held, Some(name)))
             }
             _ => Err(is_snapshot(asked)),
         }
     }
 
     /// A folder with stored streams.
-    fn to_look(&self, asked: &ExactPath) -> Result<Place, Error> {
+    fn to_look(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
-            (top, Meant::Top) => Ok(Place::of(top)),
-            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(Place::holding(held, None)),
+            (top, Meant::Top) => Ok(ResolvedPath::of(top)),
+            (_, Meant::Folder(held)) if !held.in_snapshot => Ok(ResolvedPath::holding(held, None)),
             _ => Err(is_snapshot(asked)),
         }
     }
 
     /// Any folder, also in a snapshot.
-    fn to_read(&self, asked: &ExactPath) -> Result<Place, Error> {
+    fn to_read(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
-            (top, Meant::Top) => Ok(Place::of(top)),
-            (_, Meant::Folder(held)) => Ok(Place::holding(held, None)),
+            (top, Meant::Top) => Ok(ResolvedPath::of(top)),
+            (_, Meant::Folder(held)) => Ok(ResolvedPath::holding(held, None)),
             (_, Meant::Inside(held, name)) => {
                 let inside = held.enter(&name);
                 let inside = inside.map_err(|e| Error::io("opening", asked.as_path(), e))?;
-                Ok(Place::holding(inside, None))
+                Ok(ResolvedPath::holding(inside, None))
             }
         }
     }

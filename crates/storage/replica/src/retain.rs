@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 
 /// What becomes of one snapshot, and why.
 #[derive(Clone, Debug, Serialize)]
-pub struct Verdict {
+pub struct Decision {
     /// Its name.
     pub name: ExactPath,
     /// Whether it stays.
@@ -41,7 +41,7 @@ pub struct Verdict {
 ///
 /// # Errors
 /// The folder or its records can't be read.
-pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Verdict>, Error> {
+pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Decision>, Error> {
     let stored = archive::entries(folder)?;
     let present = match stored.is_empty() {
         true => snapshot::list(folder)?,
@@ -52,26 +52,26 @@ pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Verd
     for one in &present {
         series.entry(&one.series).or_default().push(one);
     }
-    let mut verdicts = vec![];
+    let mut decisions = vec![];
     for of_series in series.values() {
         let snapshots: Vec<Snapshot> = of_series
             .iter()
             .map(|one| Snapshot { name: one.name.written(), taken: one.taken })
             .collect();
-        for verdict in select(policy, &snapshots, &parents, since_epoch(now)) {
-            let one = of_series.iter().find(|one| one.name.written() == verdict.snapshot);
-            verdicts.extend(one.map(|one| Verdict {
+        for decision in select(policy, &snapshots, &parents, since_epoch(now)) {
+            let one = of_series.iter().find(|one| one.name.written() == decision.snapshot);
+            decisions.extend(one.map(|one| Decision {
                 name: one.name.clone(),
-                keep: verdict.keep,
-                because: verdict.because,
+                keep: decision.keep,
+                because: decision.because,
                 uuid: one.uuid,
                 series: one.series.clone(),
                 taken: one.taken,
             }));
         }
     }
-    keep_bases(&mut verdicts, &stored);
-    Ok(verdicts)
+    keep_bases(&mut decisions, &stored);
+    Ok(decisions)
 }
 
 /// What is to be told before that is carried out: for each subvolume whose
@@ -82,15 +82,15 @@ pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Verd
 pub fn cautions(
     folder: &Path,
     policy: &Policy,
-    verdicts: &[Verdict],
+    decisions: &[Decision],
     now: SystemTime,
 ) -> Result<Vec<Caution>, Error> {
     let is_known = known_policy::is(folder, policy)?;
-    let mut series: BTreeMap<&ExactPath, Vec<(String, &Verdict)>> = BTreeMap::new();
-    for verdict in verdicts {
-        series.entry(&verdict.series).or_default().push((verdict.name.to_string(), verdict));
+    let mut series: BTreeMap<&ExactPath, Vec<(String, &Decision)>> = BTreeMap::new();
+    for decision in decisions {
+        series.entry(&decision.series).or_default().push((decision.name.to_string(), decision));
     }
-    let of_series = |of: &Vec<(String, &Verdict)>| {
+    let of_series = |of: &Vec<(String, &Decision)>| {
         let fates: Vec<Fate<'_>> = of
             .iter()
             .map(|(name, one)| Fate { snapshot: name, taken: one.taken, keep: one.keep })
@@ -101,16 +101,16 @@ pub fn cautions(
 }
 
 /// What a stored stream builds on stays as long as it does.
-fn keep_bases(verdicts: &mut [Verdict], stored: &[archive::Entry]) {
+fn keep_bases(decisions: &mut [Decision], stored: &[archive::Entry]) {
     // Bases come before what builds on them, so backwards each is reached after all that need it.
     for entry in stored.iter().rev() {
-        let is_it = |verdict: &&Verdict| verdict.uuid == entry.uuid() && verdict.keep;
-        let Some(child) = verdicts.iter().find(is_it).map(|verdict| verdict.name.to_string())
+        let is_it = |decision: &&Decision| decision.uuid == entry.uuid() && decision.keep;
+        let Some(child) = decisions.iter().find(is_it).map(|decision| decision.name.to_string())
         else {
             continue;
         };
-        let is_base = |verdict: &&mut Verdict| Some(verdict.uuid) == entry.begin.stream.parent;
-        if let Some(base) = verdicts.iter_mut().find(is_base) {
+        let is_base = |decision: &&mut Decision| Some(decision.uuid) == entry.begin.stream.parent;
+        if let Some(base) = decisions.iter_mut().find(is_base) {
             let reason = Reason::BaseOf { snapshot: child };
             match base.keep {
                 true => base.because.push(reason),
@@ -151,8 +151,8 @@ fn since_epoch(time: SystemTime) -> Duration {
 ///
 /// # Errors
 /// One can't be deleted, or its name now means another subvolume.
-pub fn carry_out(folder: &Path, policy: &Policy, verdicts: &[Verdict]) -> Result<usize, Error> {
-    let deleted = delete(folder, verdicts)?;
+pub fn carry_out(folder: &Path, policy: &Policy, decisions: &[Decision]) -> Result<usize, Error> {
+    let deleted = delete(folder, decisions)?;
     match known_policy::note(folder, policy) {
         // It is done: without room for the note the next one is asked as if the policy were new.
         Err(Error::Io { error, .. }) if sink::is_full(&error) => {}
@@ -161,13 +161,13 @@ pub fn carry_out(folder: &Path, policy: &Policy, verdicts: &[Verdict]) -> Result
     Ok(deleted)
 }
 
-fn delete(folder: &Path, verdicts: &[Verdict]) -> Result<usize, Error> {
+fn delete(folder: &Path, decisions: &[Decision]) -> Result<usize, Error> {
     let inside = subvolume::open_folder(folder)?;
     let mut deleted = 0;
     // Newer streams build on older ones, so the newest goes first.
     for entry in archive::entries(folder)?.iter().rev() {
-        let goes = |verdict: &Verdict| !verdict.keep && verdict.uuid == entry.uuid();
-        if verdicts.iter().any(goes) {
+        let goes = |decision: &Decision| !decision.keep && decision.uuid == entry.uuid();
+        if decisions.iter().any(goes) {
             entry.delete(folder)?;
             deleted += 1;
         }
@@ -175,13 +175,13 @@ fn delete(folder: &Path, verdicts: &[Verdict]) -> Result<usize, Error> {
     if deleted > 0 || archive::is_archive(folder) {
         return Ok(deleted);
     }
-    for verdict in verdicts.iter().filter(|verdict| !verdict.keep) {
-        let path = folder.join(verdict.name.as_path());
+    for decision in decisions.iter().filter(|decision| !decision.keep) {
+        let path = folder.join(decision.name.as_path());
         let (_, now) = subvolume::open(&path)?;
-        if now.uuid != verdict.uuid {
+        if now.uuid != decision.uuid {
             return Err(Error::Refused(format!("{} was exchanged meanwhile", path.display())));
         }
-        subvolume::delete(&inside, verdict.name.as_name())
+        subvolume::delete(&inside, decision.name.as_name())
             .map_err(|e| Error::io("deleting the snapshot", &path, e))?;
         deleted += 1;
     }

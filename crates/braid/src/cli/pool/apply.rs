@@ -213,8 +213,8 @@ impl Apply {
         match pool {
             Some(_) if paths.is_empty() => Ok(None),
             Some(pool) => {
-                let manner = Encrypt::like_the_others(self.passphrase_file.clone());
-                manner.prepared(pool, &seen.host, disks, place, dry_run)
+                let encryption = Encrypt::like_the_others(self.passphrase_file.clone());
+                encryption.prepared(pool, &seen.host, disks, place, dry_run)
             }
             None if desired.encrypt => {
                 let mut new: Vec<&mut Disk> = disks.collect();

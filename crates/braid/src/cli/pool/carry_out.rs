@@ -32,7 +32,7 @@ pub struct Consent {
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
-    pub place: Place,
+    pub place: StateFolders,
     /// The name that is to be typed, where a yes isn't enough.
     #[arg(skip)]
     name: Option<String>,
@@ -54,12 +54,12 @@ pub struct Ending {
     #[arg(long, short, hide = true)]
     _yes: bool,
     #[command(flatten)]
-    pub place: Place,
+    pub place: StateFolders,
 }
 
 /// Where journals and the host's configuration are.
 #[derive(Args)]
-pub struct Place {
+pub struct StateFolders {
     /// Folder of the journals
     #[arg(long, value_name = "FOLDER", env = "BRAID_POOL_STATE_DIR", default_value = DEFAULT_STATE_DIR, hide_short_help = true)]
     state_dir: PathBuf,
@@ -74,7 +74,7 @@ impl Consent {
     /// # Errors
     /// What was given is another name.
     pub fn by_name(
-        place: Place,
+        place: StateFolders,
         dry_run: bool,
         name: String,
         given: Option<&str>,
@@ -107,7 +107,7 @@ impl Consent {
     }
 }
 
-impl Place {
+impl StateFolders {
     pub fn state(&self) -> StateDir {
         StateDir::new(&self.state_dir)
     }
@@ -243,7 +243,7 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
 }
 
 /// Carries out what the journal says is still to be done.
-pub fn go_on(journal: &mut PlanJournal, place: &Place) -> Result<(), Failure> {
+pub fn go_on(journal: &mut PlanJournal, place: &StateFolders) -> Result<(), Failure> {
     let record = journal.record();
     let is_behind = |state: &&StepState| {
         matches!(state, StepState::Kept | StepState::Done | StepState::PassedOver)
@@ -257,7 +257,7 @@ pub fn go_on(journal: &mut PlanJournal, place: &Place) -> Result<(), Failure> {
 }
 
 /// Undoes what the journal says was done; returns what stays.
-pub fn go_back(journal: &mut PlanJournal, place: &Place) -> Result<Vec<Remains>, Failure> {
+pub fn go_back(journal: &mut PlanJournal, place: &StateFolders) -> Result<Vec<Remains>, Failure> {
     let mut line = ProgressLine::undoing();
     let mut host = host(journal, place)?;
     let mut show = |happening: Happening| line.show(&happening);
@@ -270,7 +270,7 @@ pub fn go_back(journal: &mut PlanJournal, place: &Place) -> Result<Vec<Remains>,
 }
 
 /// The host, that stops at the next quiet moment when the user presses Ctrl-C.
-fn host(journal: &PlanJournal, place: &Place) -> Result<Host, Failure> {
+fn host(journal: &PlanJournal, place: &StateFolders) -> Result<Host, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))

@@ -1,4 +1,4 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::open::pool_of;
 use super::seen::Seen;
 use super::volumes::{self, run};
@@ -21,7 +21,7 @@ pub struct Close {
     /// The pool's name
     name: String,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl Close {

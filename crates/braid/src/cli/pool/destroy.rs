@@ -1,4 +1,4 @@
-use super::carry_out::{Consent, Place, carry_out};
+use super::carry_out::{Consent, StateFolders, carry_out};
 use super::seen::Seen;
 use crate::cli::failure::Failure;
 use crate::cli::{Global, JsonFlag};
@@ -21,7 +21,7 @@ pub struct Destroy {
     #[arg(long, value_name = "NAME")]
     confirm: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
     /// The pool's name or UUID
     name: String,
 }
@@ -46,7 +46,7 @@ impl Destroy {
 fn backups(
     pool: &ObservedPool,
     pools: &[ObservedPool],
-    place: &Place,
+    place: &StateFolders,
 ) -> Result<Vec<String>, Failure> {
     use super::examined::pool_of;
     use std::path::Path;
@@ -78,7 +78,7 @@ fn backups(
 }
 
 #[cfg(not(feature = "backup"))]
-fn backups(_: &ObservedPool, _: &[ObservedPool], _: &Place) -> Result<Vec<String>, Failure> {
+fn backups(_: &ObservedPool, _: &[ObservedPool], _: &StateFolders) -> Result<Vec<String>, Failure> {
     Ok(vec!["whether what is on it is backed up isn't known here".to_owned()])
 }
 

@@ -1,4 +1,4 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::examined::{Examined, render};
 use super::watch_memory;
 use crate::cli::failure::Failure;
@@ -26,7 +26,7 @@ pub struct Doctor {
     #[arg(long, value_name = "FILE", default_value = watch_memory::DEFAULT)]
     state: PathBuf,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl Doctor {
@@ -42,6 +42,6 @@ impl Doctor {
                 (findings, _) => findings.iter().map(render).collect::<Vec<_>>().join("\n"),
             }
         })?;
-        Ok(examined.verdict().into())
+        Ok(examined.health().into())
     }
 }

@@ -1,6 +1,6 @@
 //! Encrypting the disks that a pool takes.
 
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::random_uuid::random_uuid;
 use super::secret::{self, Lent, Secret};
 use crate::cli::failure::{Failure, FailureKind};
@@ -72,7 +72,7 @@ pub struct PoolIdentity<'a> {
 }
 
 /// What is the same for all disks of a pool.
-struct Manner {
+struct PoolEncryption {
     pool: String,
     pool_uuid: Uuid,
     unlock: Unlock,
@@ -108,23 +108,23 @@ impl Encrypt {
         mount_at: &str,
         disks: &mut [&mut Disk],
         host: &ObservedHost,
-        place: &Place,
+        place: &StateFolders,
         dry_run: bool,
     ) -> Result<Option<Lent>, Failure> {
         let Some(how) = self.encrypt else {
             self.check_unused()?;
             return Ok(None);
         };
-        let (manner, lent) = self.begun(new, how, host, place, dry_run)?;
-        self.check_fits(&manner.unlock)?;
-        if Path::new(&manner.key_file).starts_with(mount_at) {
+        let (encryption, lent) = self.begun(new, how, host, place, dry_run)?;
+        self.check_fits(&encryption.unlock)?;
+        if Path::new(&encryption.key_file).starts_with(mount_at) {
             let why = format!(
                 "the key file {} would lie on the pool that it opens; keep it elsewhere",
-                manner.key_file
+                encryption.key_file
             );
             return Err(Failure::new(FailureKind::Usage, why));
         }
-        set(disks.iter_mut().map(|disk| &mut **disk), &manner)?;
+        set(disks.iter_mut().map(|disk| &mut **disk), &encryption)?;
         Ok(lent)
     }
 
@@ -135,19 +135,19 @@ impl Encrypt {
         pool: &ObservedPool,
         host: &ObservedHost,
         change: &mut Change,
-        place: &Place,
+        place: &StateFolders,
         dry_run: bool,
     ) -> Result<Option<Lent>, Failure> {
         let disks = change.new_disks();
         if disks.is_empty() {
             return Ok(None);
         }
-        let Some((manner, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
+        let Some((encryption, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
             self.check_unused()?;
             return Ok(None);
         };
-        self.check_fits(&manner.unlock)?;
-        set(disks.into_iter(), &manner)?;
+        self.check_fits(&encryption.unlock)?;
+        set(disks.into_iter(), &encryption)?;
         Ok(lent)
     }
 
@@ -157,13 +157,13 @@ impl Encrypt {
         pool: &ObservedPool,
         host: &ObservedHost,
         disks: impl Iterator<Item = &'a mut Disk>,
-        place: &Place,
+        place: &StateFolders,
         dry_run: bool,
     ) -> Result<Option<Lent>, Failure> {
-        let Some((manner, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
+        let Some((encryption, lent)) = self.as_the_others(pool, host, place, dry_run)? else {
             return Ok(None);
         };
-        set(disks, &manner)?;
+        set(disks, &encryption)?;
         Ok(lent)
     }
 
@@ -171,9 +171,9 @@ impl Encrypt {
         &self,
         pool: &ObservedPool,
         host: &ObservedHost,
-        place: &Place,
+        place: &StateFolders,
         dry_run: bool,
-    ) -> Result<Option<(Manner, Option<Lent>)>, Failure> {
+    ) -> Result<Option<(PoolEncryption, Option<Lent>)>, Failure> {
         let volumes: Vec<&LuksVolume> = planner::volumes_below(pool, host).collect();
         let whole = volumes.iter().find(|volume| volume.header != Header::Gone);
         let Some(first) = whole.or(volumes.first()) else {
@@ -224,7 +224,7 @@ impl Encrypt {
         let pool_uuid = volumes.iter().find_map(|volume| volume.pool_uuid);
         let pool_uuid = pool_uuid.unwrap_or_else(|| pool.uuid());
         let discards = self.allow_discards || volumes.iter().all(|volume| volume.discards);
-        let manner = Manner {
+        let encryption = PoolEncryption {
             pool: name,
             pool_uuid,
             unlock,
@@ -233,7 +233,7 @@ impl Encrypt {
             discards,
             headers,
         };
-        Ok(Some((manner, lent)))
+        Ok(Some((encryption, lent)))
     }
 
     /// For a pool of which no disk is encrypted yet.
@@ -242,9 +242,9 @@ impl Encrypt {
         PoolIdentity { name, uuid }: PoolIdentity<'_>,
         how: How,
         host: &ObservedHost,
-        place: &Place,
+        place: &StateFolders,
         dry_run: bool,
-    ) -> Result<(Manner, Option<Lent>), Failure> {
+    ) -> Result<(PoolEncryption, Option<Lent>), Failure> {
         let unlock = match how {
             How::KeyFile => Unlock::KeyFile,
             How::Passphrase => Unlock::Passphrase,
@@ -265,7 +265,10 @@ impl Encrypt {
         };
         let headers = headers(place, name)?;
         let (pool, pool_uuid, discards) = (name.to_owned(), uuid, self.allow_discards);
-        Ok((Manner { pool, pool_uuid, unlock, key_file, makes_key_file, discards, headers }, lent))
+        Ok((
+            PoolEncryption { pool, pool_uuid, unlock, key_file, makes_key_file, discards, headers },
+            lent,
+        ))
     }
 
     fn passphrase(
@@ -389,7 +392,7 @@ pub fn line_of<'a>(volume: &LuksVolume, host: &'a ObservedHost) -> Option<Cryptt
 }
 
 /// The folder of the pool's header backups.
-pub fn headers(place: &Place, pool: &str) -> Result<String, Failure> {
+pub fn headers(place: &StateFolders, pool: &str) -> Result<String, Failure> {
     Ok(format!("{}/{pool}", place.header_backups()?))
 }
 
@@ -418,18 +421,21 @@ pub fn is_exposed(about: &fs::Metadata) -> bool {
     about.permissions().mode() & 0o077 != 0 || about.uid() != 0
 }
 
-fn set<'a>(disks: impl Iterator<Item = &'a mut Disk>, manner: &Manner) -> Result<(), Failure> {
+fn set<'a>(
+    disks: impl Iterator<Item = &'a mut Disk>,
+    encryption: &PoolEncryption,
+) -> Result<(), Failure> {
     for disk in disks.filter(|disk| disk.mapping.is_none()) {
         disk.encrypt = Some(Encryption {
-            pool: manner.pool.clone(),
-            pool_uuid: manner.pool_uuid,
+            pool: encryption.pool.clone(),
+            pool_uuid: encryption.pool_uuid,
             uuid: random_uuid()?,
-            unlock: manner.unlock.clone(),
-            key_file: manner.key_file.clone(),
-            makes_key_file: manner.makes_key_file,
-            discards: manner.discards,
+            unlock: encryption.unlock.clone(),
+            key_file: encryption.key_file.clone(),
+            makes_key_file: encryption.makes_key_file,
+            discards: encryption.discards,
             sector_bytes: sector_bytes(disk),
-            headers: manner.headers.clone(),
+            headers: encryption.headers.clone(),
         });
     }
     Ok(())

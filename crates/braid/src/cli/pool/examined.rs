@@ -1,10 +1,10 @@
 //! What the doctor finds on this host.
 
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::encrypt::{is_exposed, line_of};
+use super::health::PoolHealth;
 use super::locked::locked;
 use super::named::choose;
-use super::verdict::Verdict;
 use super::volumes::{self, backup_state};
 use crate::cli::failure::Failure;
 use braid_disks::{AskSmart, HostRoot, Inventory, pools, scope};
@@ -37,7 +37,7 @@ impl Examined {
         names: &[String],
         ask_smart: AskSmart,
         before: &Baseline,
-        place: &Place,
+        place: &StateFolders,
     ) -> Result<Self, Failure> {
         let root = HostRoot::real();
         let mut inventory = Inventory::take(&root, ask_smart);
@@ -87,9 +87,9 @@ impl Examined {
     }
 
     /// The worst that was found.
-    pub fn verdict(&self) -> Verdict {
-        let worst = self.findings.iter().map(|finding| verdict(finding.severity)).max();
-        worst.unwrap_or(Verdict::Well)
+    pub fn health(&self) -> PoolHealth {
+        let worst = self.findings.iter().map(|finding| health(finding.severity)).max();
+        worst.unwrap_or(PoolHealth::Well)
     }
 }
 
@@ -134,7 +134,7 @@ fn encryption(
     pools: &[ObservedPool],
     host: &ObservedHost,
     names: &[String],
-    place: &Place,
+    place: &StateFolders,
 ) -> Result<Vec<Finding>, Failure> {
     let mut of_pools: BTreeMap<&str, Vec<&LuksVolume>> = BTreeMap::new();
     for volume in &host.luks {
@@ -193,7 +193,7 @@ fn looked_at(path: &str, pool: Option<&ObservedPool>) -> KeyFile {
 }
 
 /// Changes of these pools, or all, that a crash or a reboot interrupted.
-fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure> {
+fn interrupted(names: &[String], place: &StateFolders) -> Result<Vec<Finding>, Failure> {
     let mut found = place.state().interrupted()?;
     found.retain(|(pool, _)| names.is_empty() || names.contains(pool));
     let finding = |(pool, record): &(String, braid_runner::journal::Record)| {
@@ -214,7 +214,7 @@ fn interrupted(names: &[String], place: &Place) -> Result<Vec<Finding>, Failure>
 fn unfinished_replications(
     pools: &[ObservedPool],
     names: &[String],
-    place: &Place,
+    place: &StateFolders,
 ) -> Result<Vec<Finding>, Failure> {
     let mut found = Vec::new();
     for begun in place.register().interrupted()? {
@@ -253,7 +253,7 @@ fn unfinished_replications(
 fn backups(
     pools: &[ObservedPool],
     names: &[String],
-    place: &Place,
+    place: &StateFolders,
     unseen: &mut Unseen,
 ) -> Result<Vec<Finding>, Failure> {
     use braid_pool::doctor::{BackupState, CheckState, LockState, TargetState};
@@ -342,12 +342,12 @@ pub fn pool_of(pools: &[ObservedPool], folder: &Path) -> Option<String> {
     above.max_by_key(|(_, mount)| mount.at.len()).map(|(pool, _)| pool.name())
 }
 
-fn verdict(severity: Severity) -> Verdict {
+fn health(severity: Severity) -> PoolHealth {
     match severity {
-        Severity::Note => Verdict::Well,
-        Severity::Attention => Verdict::Attention,
-        Severity::Danger => Verdict::Danger,
-        Severity::Lost => Verdict::Lost,
+        Severity::Note => PoolHealth::Well,
+        Severity::Attention => PoolHealth::Attention,
+        Severity::Danger => PoolHealth::Danger,
+        Severity::Lost => PoolHealth::Lost,
     }
 }
 
@@ -383,7 +383,7 @@ mod tests {
         };
         let expected = "DANGER     photos: a member is missing\n           mend it: braid pool replace photos 2 NEW";
         assert_eq!(render(&finding), expected);
-        assert_eq!(verdict(finding.severity), Verdict::Danger);
+        assert_eq!(health(finding.severity), PoolHealth::Danger);
     }
 
     #[test]

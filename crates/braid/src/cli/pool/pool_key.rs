@@ -1,4 +1,4 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::encrypt::{headers, line_of};
 use super::secret::{Lent, Secret};
 use super::seen::Seen;
@@ -24,7 +24,7 @@ pub struct PoolKey {
     #[arg(long, value_name = "FILE", conflicts_with = "passphrase_file")]
     pub key_file: Option<PathBuf>,
     #[command(flatten)]
-    pub place: Place,
+    pub place: StateFolders,
 }
 
 impl PoolKey {

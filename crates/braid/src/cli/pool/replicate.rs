@@ -87,7 +87,7 @@ pub struct Replicate {
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["from", "to", "serve"])]
     forget: Option<Place>,
     #[command(flatten)]
-    state: carry_out::Place,
+    state: carry_out::StateFolders,
 }
 
 impl Replicate {

@@ -1,4 +1,4 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use crate::cli::failure::Failure;
 use braid_replica::agent::{self, Allowed};
 use braid_replica::wire::Connection;
@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 #[derive(Args)]
 pub struct ReplicateAgent {
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl ReplicateAgent {

@@ -3,7 +3,7 @@ use crate::cli::failure::{Failure, print_line, tell};
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
 use braid_pool::retention::{Policy, Reason};
-use braid_replica::retain::{self, Verdict};
+use braid_replica::retain::{self, Decision};
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ struct Report {
     deleted: usize,
     /// Why nothing is deleted without `--allow-mass-deletion`.
     cautions: Vec<String>,
-    snapshots: Vec<Verdict>,
+    snapshots: Vec<Decision>,
 }
 
 impl Retain {
@@ -57,8 +57,8 @@ impl Retain {
         }
         let cautions = retain::cautions(folder, policy, &snapshots, now)?;
         let cautions: Vec<String> = cautions.iter().map(ToString::to_string).collect();
-        let going = snapshots.iter().filter(|verdict| !verdict.keep).count();
-        let future: Vec<&Verdict> =
+        let going = snapshots.iter().filter(|decision| !decision.keep).count();
+        let future: Vec<&Decision> =
             snapshots.iter().filter(|one| one.because.contains(&Reason::Future)).collect();
         if !global.json {
             print_line(&table(&snapshots))?;
@@ -91,12 +91,12 @@ fn counted(snapshots: usize) -> String {
     }
 }
 
-fn table(verdicts: &[Verdict]) -> String {
+fn table(decisions: &[Decision]) -> String {
     let mut rows = vec![["SNAPSHOT", "", "WHY"].map(str::to_owned).to_vec()];
-    rows.extend(verdicts.iter().map(|verdict| {
-        let because: Vec<String> = verdict.because.iter().map(ToString::to_string).collect();
-        let word = if verdict.keep { "keep" } else { "delete" };
-        vec![verdict.name.to_string(), word.to_owned(), because.join("; ")]
+    rows.extend(decisions.iter().map(|decision| {
+        let because: Vec<String> = decision.because.iter().map(ToString::to_string).collect();
+        let word = if decision.keep { "keep" } else { "delete" };
+        vec![decision.name.to_string(), word.to_owned(), because.join("; ")]
     }));
     columns(&rows).join("\n")
 }

@@ -1,7 +1,7 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
+use super::health::PoolHealth;
 use super::locked;
 use super::named::choose;
-use super::verdict::Verdict;
 use crate::cli::failure::Failure;
 use crate::cli::status_table::columns;
 use crate::cli::{Global, JsonFlag};
@@ -23,7 +23,7 @@ pub struct Status {
     /// Only these pools, by name, UUID or mount point
     pools: Vec<String>,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 /// What `--json` prints.
@@ -61,18 +61,18 @@ impl Status {
         });
         let report = Report { pools: pools.iter().map(entry).chain(locked).collect() };
         global.print(&report, || table(report.pools.iter().map(|entry| &entry.summary)))?;
-        let worst = report.pools.iter().map(|entry| verdict(entry.summary.state)).max();
-        Ok(worst.unwrap_or(Verdict::Well).into())
+        let worst = report.pools.iter().map(|entry| health(entry.summary.state)).max();
+        Ok(worst.unwrap_or(PoolHealth::Well).into())
     }
 }
 
 /// How bad a state is.
-pub fn verdict(state: State) -> Verdict {
+pub fn health(state: State) -> PoolHealth {
     match state {
-        State::Whole => Verdict::Well,
-        State::Stopped | State::Rebuilding | State::Locked => Verdict::Attention,
-        State::Unmounted | State::Degraded => Verdict::Danger,
-        State::Failed => Verdict::Lost,
+        State::Whole => PoolHealth::Well,
+        State::Stopped | State::Rebuilding | State::Locked => PoolHealth::Attention,
+        State::Unmounted | State::Degraded => PoolHealth::Danger,
+        State::Failed => PoolHealth::Lost,
     }
 }
 

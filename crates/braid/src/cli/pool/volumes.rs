@@ -1,6 +1,6 @@
 //! The encrypted disks of a pool, open or not, and what opens them.
 
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::encrypt::line_of;
 use super::secret::{self, Lent, Secret};
 use super::seen::Seen;
@@ -43,7 +43,7 @@ pub fn with_label(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
 }
 
 /// The pool's encrypted disks: of those with its label the ones that are its members.
-pub fn of_pool(seen: &Seen, pool: &str, place: &Place) -> Result<Vec<LuksVolume>, Failure> {
+pub fn of_pool(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Vec<LuksVolume>, Failure> {
     Ok(sorted(seen, pool, place)?.members)
 }
 
@@ -56,7 +56,7 @@ pub struct Sorted {
 }
 
 /// Tells a pool's members from what has left it, or is of another of that name.
-pub fn sorted(seen: &Seen, pool: &str, place: &Place) -> Result<Sorted, Failure> {
+pub fn sorted(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Sorted, Failure> {
     let all = with_label(seen, pool)?;
     // By its UUID it is that very one; of two with a name, the one that this computer remembers.
     let is_by_uuid = all.iter().all(|volume| volume.pool.as_deref() != Some(pool));
@@ -92,7 +92,7 @@ pub fn name_of<'a>(volumes: &'a [LuksVolume], word: &'a str) -> &'a str {
 
 /// The volumes that this computer remembers as members of pools: crypttab opens them, their headers
 /// were saved, or an interrupted plan makes them.
-pub fn recorded(host: &ObservedHost, place: &Place) -> Result<BTreeSet<Uuid>, Failure> {
+pub fn recorded(host: &ObservedHost, place: &StateFolders) -> Result<BTreeSet<Uuid>, Failure> {
     let mut found = membership::in_crypttab(host);
     for folder in fs::read_dir(place.state().headers()).into_iter().flatten().flatten() {
         for file in fs::read_dir(folder.path()).into_iter().flatten().flatten() {

@@ -1,4 +1,4 @@
-use super::carry_out::Place;
+use super::carry_out::StateFolders;
 use super::examined::{Examined, render};
 #[cfg(feature = "page")]
 use super::pools_look;
@@ -43,7 +43,7 @@ pub struct Watch {
     #[arg(long)]
     no_smart: bool,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 const HOOK_ENDS_WITHIN: Duration = Duration::from_secs(60);
@@ -52,9 +52,9 @@ const LOOK_AT_HOOK_EVERY: Duration = Duration::from_millis(20);
 impl Watch {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
         loop {
-            let verdict = self.look(global)?;
+            let health = self.look(global)?;
             match self.every {
-                None => return Ok(verdict),
+                None => return Ok(health),
                 Some(every) => thread::sleep(every),
             }
         }
@@ -99,7 +99,7 @@ impl Watch {
             memory.errors = Baseline::of(&examined.pools);
         }
         watch_memory::write(&self.state, &memory)?;
-        Ok(examined.verdict().into())
+        Ok(examined.health().into())
     }
 }
 

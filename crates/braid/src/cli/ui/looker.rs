@@ -1,6 +1,6 @@
 //! Looks at the pools again and again while somebody watches, and seldom while nobody does.
 
-use crate::cli::pool::carry_out::Place;
+use crate::cli::pool::carry_out::StateFolders;
 use crate::cli::pool::examined::Examined;
 use crate::cli::pool::{pools_look, watch_memory};
 use braid_disks::AskSmart;
@@ -40,7 +40,7 @@ const FIRST_WITHIN: Duration = Duration::from_secs(5);
 
 impl Looker {
     /// Begins to look, in a thread of its own.
-    pub fn start(place: Place, memory: PathBuf, smart: bool) -> io::Result<Looker> {
+    pub fn start(place: StateFolders, memory: PathBuf, smart: bool) -> io::Result<Looker> {
         let looker = Looker(Arc::default());
         let shared = looker.0.clone();
         std::thread::Builder::new()
@@ -65,7 +65,7 @@ impl Shared {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep_looking(&self, place: &Place, memory: &std::path::Path, smart: bool) {
+    fn keep_looking(&self, place: &StateFolders, memory: &std::path::Path, smart: bool) {
         let mut jobs = Jobs::default();
         let mut asked_disks: Option<Instant> = None;
         let mut last: Option<PoolsLook> = None;

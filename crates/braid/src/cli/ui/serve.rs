@@ -5,7 +5,7 @@ use super::shelves::Shelves;
 #[cfg(feature = "backup")]
 use super::vaults::Vaults;
 use crate::cli::failure::{Failure, FailureKind, tell};
-use crate::cli::pool::carry_out::Place;
+use crate::cli::pool::carry_out::StateFolders;
 use crate::cli::pool::watch_memory;
 use crate::cli::{Global, JsonFlag};
 use crate::daemon::page::certificate::{Secured, own_files};
@@ -87,7 +87,7 @@ pub struct Serve {
     #[arg(long)]
     no_smart: bool,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl Serve {

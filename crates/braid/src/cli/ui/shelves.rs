@@ -6,8 +6,8 @@ use super::names::{parsed, written};
 use super::vaults::Vaults;
 use braid_control::request::Refusal;
 use braid_page::snapshots::{
-    ChangeLine, Changes, EntryLine, Folder, Listing, Place, RestorePlan, RestoreWish, SnapshotLine,
-    Snapshots,
+    ChangeLine, Changes, EntryLine, Folder, Listing, RestorePlan, RestoreWish, SnapshotLine,
+    SnapshotPath, Snapshots,
 };
 use braid_pool::upkeep::SNAPSHOTS;
 use braid_replica::Error;
@@ -157,7 +157,7 @@ impl Snapshots for Shelves {
         vaults.ok_or_else(unknown)?.target(target)
     }
 
-    fn entries(&self, place: &Place) -> Result<Listing, Refusal> {
+    fn entries(&self, place: &SnapshotPath) -> Result<Listing, Refusal> {
         #[cfg(feature = "backup")]
         if let Some(vaults) = self.vaults_with(&place.folder) {
             return vaults.entries(place);
@@ -174,7 +174,7 @@ impl Snapshots for Shelves {
         Ok(Listing { entries: found.items.iter().map(entry).collect(), cut_short: found.cut_short })
     }
 
-    fn file(&self, place: &Place) -> Result<(File, u64), Refusal> {
+    fn file(&self, place: &SnapshotPath) -> Result<(File, u64), Refusal> {
         #[cfg(feature = "backup")]
         if let Some(vaults) = self.vaults_with(&place.folder) {
             return vaults.file(place);

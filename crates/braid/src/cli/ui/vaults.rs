@@ -4,9 +4,9 @@ use super::names::{parsed, written};
 use braid_backup::key::{self, Key};
 use braid_backup::records::Records;
 use braid_backup::secrets::Secrets;
-use braid_backup::{Entry, Error, Manner, Present, Restoration, Vault, short_id};
+use braid_backup::{Entry, Error, Present, Restoration, TargetOptions, Vault, short_id};
 use braid_control::request::Refusal;
-use braid_page::snapshots::{EntryLine, Folder, Listing, Place, RestorePlan, SnapshotLine};
+use braid_page::snapshots::{EntryLine, Folder, Listing, RestorePlan, SnapshotLine, SnapshotPath};
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -63,7 +63,7 @@ impl Vaults {
     }
 
     /// What is in a folder of a backup.
-    pub fn entries(&self, place: &Place) -> Result<Listing, Refusal> {
+    pub fn entries(&self, place: &SnapshotPath) -> Result<Listing, Refusal> {
         let inside = inside(place);
         // The root of all has no name there.
         let path = if place.path.is_empty() { Path::new("") } else { &inside };
@@ -76,7 +76,7 @@ impl Vaults {
     }
 
     /// A file of a backup, which comes before this returns.
-    pub fn file(&self, place: &Place) -> Result<(File, u64), Refusal> {
+    pub fn file(&self, place: &SnapshotPath) -> Result<(File, u64), Refusal> {
         let failed = |doing: &str, error: std::io::Error| {
             Refusal::Failed(format!("{doing} in {MEANWHILE}: {error}"))
         };
@@ -91,7 +91,12 @@ impl Vaults {
     }
 
     /// Brings something back, or looks whether that would go.
-    pub fn restore(&self, place: &Place, to: &Path, dry_run: bool) -> Result<RestorePlan, Refusal> {
+    pub fn restore(
+        &self,
+        place: &SnapshotPath,
+        to: &Path,
+        dry_run: bool,
+    ) -> Result<RestorePlan, Refusal> {
         if to.symlink_metadata().is_ok() {
             let text = format!(
                 "{} is there already: what comes from a backup comes to a new path",
@@ -140,14 +145,14 @@ impl Vaults {
         }
         let place =
             target.parse().map_err(|error| Refusal::Failed(format!("{target}: {error}")))?;
-        let manner = Manner {
+        let target_options = TargetOptions {
             retries: RETRIES,
             cache: Some(self.cache.clone()),
-            ..Manner::new(Secrets::at(self.credentials.as_deref()))
+            ..TargetOptions::new(Secrets::at(self.credentials.as_deref()))
         };
         let file = self.key.clone().or_else(|| self.key_of(target));
         let file = file.unwrap_or_else(|| key::DEFAULT.into());
-        let vault = Key::read(&file).and_then(|key| Vault::open(place, key, manner));
+        let vault = Key::read(&file).and_then(|key| Vault::open(place, key, target_options));
         let vault = Arc::new(vault.map_err(|error| refusal(&error))?);
         let mut all = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         all.insert(target.to_owned(), Arc::clone(&vault));
@@ -156,7 +161,7 @@ impl Vaults {
 }
 
 /// Paths in a backup are full ones.
-fn inside(place: &Place) -> PathBuf {
+fn inside(place: &SnapshotPath) -> PathBuf {
     let path = parsed(&place.path);
     Path::new("/").join(path.as_path())
 }

@@ -9,7 +9,7 @@ use braid_control::config::Config;
 use braid_linux::netlink::PacketLog;
 use braid_linux::nft::{Element, HEARD_BYTES, LearntSets, NameForwarder};
 use braid_linux::resolv_conf::name_servers;
-use braid_rules::{Answers, DomainTable, Learnt, Lesson, Place};
+use braid_rules::{Answers, DomainTable, Learnt, LearntAddress, Lesson};
 use braid_server_name::Listener;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -385,8 +385,8 @@ async fn teach(
         (sets.clone(), lesson)
     };
     let Lesson { add, remove, .. } = lesson;
-    let element = |rule, place: Place, lasts| {
-        let Place { address, asked_by } = place;
+    let element = |rule, place: LearntAddress, lasts| {
+        let LearntAddress { address, asked_by } = place;
         Element { rule, asked_by, address, lasts }
     };
     let gone = remove.into_iter().map(|(rule, place)| element(rule, place, None));

@@ -39,12 +39,12 @@ pub struct LearntSets {
 #[derive(Default)]
 struct Table {
     named: Named,
-    known: BTreeMap<Place, BTreeMap<String, Instant>>,
+    known: BTreeMap<LearntAddress, BTreeMap<String, Instant>>,
 }
 
 /// An address, for everybody or for one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct LearntAddress {
     address: IpAddr,
     asked_by: Option<IpAddr>,
 }
@@ -129,7 +129,7 @@ impl Table {
     fn learn(&mut self, elements: &[Element], now: Instant) -> Vec<SetElement> {
         let mut touched = BTreeSet::new();
         for Element { rule, asked_by, address, lasts } in elements {
-            let place = Place { address: *address, asked_by: *asked_by };
+            let place = LearntAddress { address: *address, asked_by: *asked_by };
             let rules = self.known.entry(place).or_default();
             match lasts {
                 Some(lasts) => drop(rules.insert(rule.clone(), now + *lasts)),
@@ -141,7 +141,7 @@ impl Table {
                     .map(|container| (place, container, rule.clone())),
             );
         }
-        let places: BTreeSet<Place> = touched.iter().map(|(place, ..)| *place).collect();
+        let places: BTreeSet<LearntAddress> = touched.iter().map(|(place, ..)| *place).collect();
         let mut changes: Vec<SetElement> = Vec::new();
         for (place, container, rule) in &touched {
             let change = self.change(*place, container, rule, now);
@@ -162,7 +162,13 @@ impl Table {
     }
 
     /// What the container has of a place now.
-    fn change(&self, place: Place, container: &Container, rule: &str, now: Instant) -> SetElement {
+    fn change(
+        &self,
+        place: LearntAddress,
+        container: &Container,
+        rule: &str,
+        now: Instant,
+    ) -> SetElement {
         let (set, key) = (container.name.clone(), place.parts());
         if container.is_map {
             let of_run =
@@ -177,13 +183,13 @@ impl Table {
         SetElement { set, key, verdict: None, lasts: own.map(|(_, left)| left) }
     }
 
-    fn keeps(&self, place: Place, rule: &str, container: &Container) -> bool {
+    fn keeps(&self, place: LearntAddress, rule: &str, container: &Container) -> bool {
         let (v4, asked) = (place.address.is_ipv4(), place.asked_by.is_some());
         self.named.container(rule, v4, asked).as_ref() == Some(container)
     }
 
     /// The rules that a place is of, and for how long.
-    fn rules(&self, place: Place, now: Instant) -> impl Iterator<Item = (&str, Duration)> {
+    fn rules(&self, place: LearntAddress, now: Instant) -> impl Iterator<Item = (&str, Duration)> {
         let rules = self.known.get(&place).into_iter().flatten();
         rules.filter(move |(_, until)| **until > now).map(move |(rule, until)| {
             (rule.as_str(), until.saturating_duration_since(now).max(Duration::from_secs(1)))
@@ -238,7 +244,7 @@ impl Table {
     }
 }
 
-impl Place {
+impl LearntAddress {
     fn parts(self) -> Vec<IpAddr> {
         self.asked_by.into_iter().chain([self.address]).collect()
     }
@@ -251,7 +257,10 @@ impl Place {
 
 /// What the sets and maps of the table that is there have, which is likely to be of the size of
 /// this one.
-fn listed(like: &FirewallTable, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
+fn listed(
+    like: &FirewallTable,
+    now: Instant,
+) -> BTreeMap<LearntAddress, BTreeMap<String, Instant>> {
     let mut list = Command::new("nft");
     list.args(["--json", "list", "table", "inet", &nft_table(&like.interface)]);
     let limit = limit(like.ruleset.len());
@@ -259,8 +268,8 @@ fn listed(like: &FirewallTable, now: Instant) -> BTreeMap<Place, BTreeMap<String
     known_in(&serde_json::from_slice(&output.stdout).unwrap_or_default(), now)
 }
 
-fn known_in(listing: &Value, now: Instant) -> BTreeMap<Place, BTreeMap<String, Instant>> {
-    let mut known: BTreeMap<Place, BTreeMap<String, Instant>> = BTreeMap::new();
+fn known_in(listing: &Value, now: Instant) -> BTreeMap<LearntAddress, BTreeMap<String, Instant>> {
+    let mut known: BTreeMap<LearntAddress, BTreeMap<String, Instant>> = BTreeMap::new();
     for item in listing["nftables"].as_array().into_iter().flatten() {
         let (set, map) = (&item["set"], &item["map"]);
         let own = set["name"].as_str().and_then(rule_of_set);
@@ -281,14 +290,14 @@ fn known_in(listing: &Value, now: Instant) -> BTreeMap<Place, BTreeMap<String, I
     known
 }
 
-fn place_in(value: &Value) -> Option<Place> {
+fn place_in(value: &Value) -> Option<LearntAddress> {
     let address = |value: &Value| value.as_str()?.parse::<IpAddr>().ok();
     match value["concat"].as_array().map(Vec::as_slice) {
         Some([client, server]) => {
-            Some(Place { address: address(server)?, asked_by: Some(address(client)?) })
+            Some(LearntAddress { address: address(server)?, asked_by: Some(address(client)?) })
         }
         Some(_) => None,
-        None => Some(Place { address: address(value)?, asked_by: None }),
+        None => Some(LearntAddress { address: address(value)?, asked_by: None }),
     }
 }
 

@@ -52,7 +52,7 @@ pub struct HostRouting {
     /// The IP versions of which Docker forwards nothing but its own.
     pub docker_refuses: Vec<Family>,
     /// Devices that lead to the Internet, for what a concentrator lets through there.
-    pub ways_out: Vec<String>,
+    pub egress_devices: Vec<String>,
     /// Answers ARP on these interfaces for hosts behind the tunnel.
     pub proxy_arp: Vec<String>,
     /// NAT, port forwards and the like.
@@ -398,7 +398,7 @@ impl HostRouting {
                 links.map(|link| format!("-i {link} -o {tunnel} {CONNECTION} NEW -j RETURN")),
             );
         } else if self.forward {
-            let out = self.ways_out.iter();
+            let out = self.egress_devices.iter();
             rules.extend(out.map(|out| format!("-i {tunnel} -o {out} -j ACCEPT")));
             rules.push(format!("-o {tunnel} {CONNECTION} RELATED,ESTABLISHED,DNAT -j ACCEPT"));
         }
@@ -540,7 +540,7 @@ mod tests {
             through,
             forward: false,
             docker_refuses: Vec::new(),
-            ways_out: Vec::new(),
+            egress_devices: Vec::new(),
             proxy_arp: Vec::new(),
             firewall: Firewall::default(),
             split: None,

@@ -2,7 +2,7 @@
 
 use super::{Body, Form, html, plain, respond, show as show_page, status_of};
 use crate::Page;
-use crate::snapshots::{Place, RestoreWish};
+use crate::snapshots::{RestoreWish, SnapshotPath};
 use crate::view::{self, Viewer};
 use braid_control::request::Refusal;
 use http_body_util::BodyExt;
@@ -16,11 +16,11 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-impl Place {
+impl SnapshotPath {
     /// As a query names it.
-    pub fn parse(query: &Form) -> Place {
+    pub fn parse(query: &Form) -> SnapshotPath {
         let text = |key| query.get(key).unwrap_or_default().to_owned();
-        Place { folder: text("folder"), snapshot: text("snapshot"), path: text("path") }
+        SnapshotPath { folder: text("folder"), snapshot: text("snapshot"), path: text("path") }
     }
 }
 
@@ -28,7 +28,7 @@ impl RestoreWish {
     /// As a query names it.
     pub fn parse(query: &Form) -> RestoreWish {
         RestoreWish {
-            place: Place::parse(query),
+            place: SnapshotPath::parse(query),
             to: query.get("to").unwrap_or_default().to_owned(),
             replace: query.get("replace").is_some(),
         }
@@ -38,12 +38,12 @@ impl RestoreWish {
 /// A view of what is in a snapshot, or a file of it.
 pub async fn show(page: Arc<Page>, viewer: Viewer, what: &str, query: Form) -> Response<Body> {
     match what {
-        "file" => download(page, Place::parse(&query)).await,
+        "file" => download(page, SnapshotPath::parse(&query)).await,
         _ => show_page(page, viewer, vec!["snapshots".to_owned(), what.to_owned()], query).await,
     }
 }
 
-async fn download(page: Arc<Page>, place: Place) -> Response<Body> {
+async fn download(page: Arc<Page>, place: SnapshotPath) -> Response<Body> {
     let wanted = place.clone();
     let opened = tokio::task::spawn_blocking(move || {
         let snapshots = page.shown.snapshots();

@@ -89,13 +89,13 @@ fn movable(
 
 /// A role that links have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Place {
+struct LinkRole {
     /// Of links that are used; none where all are alike, or stand by.
     tier: Option<u8>,
     standby: bool,
 }
 
-impl Place {
+impl LinkRole {
     fn role(self) -> &'static str {
         if self.standby { "standby" } else { "used" }
     }
@@ -120,17 +120,17 @@ fn has_tiers(mode: Mode) -> bool {
 }
 
 /// All places that a link can be moved to; with tiers a further one, which is empty yet.
-fn places(status: &Status) -> Vec<Place> {
-    let standby = Place { tier: None, standby: true };
+fn places(status: &Status) -> Vec<LinkRole> {
+    let standby = LinkRole { tier: None, standby: true };
     if !has_tiers(status.mode) {
-        return vec![Place { tier: None, standby: false }, standby];
+        return vec![LinkRole { tier: None, standby: false }, standby];
     }
     let used = status.links.iter().filter(|link| !link.standby);
     let mut tiers: Vec<u8> = used.map(|link| link.tier).collect();
     tiers.push(tiers.iter().max().map_or(0, |last| last.saturating_add(1)));
     tiers.sort_unstable();
     tiers.dedup();
-    let used = tiers.into_iter().map(|tier| Place { tier: Some(tier), standby: false });
+    let used = tiers.into_iter().map(|tier| LinkRole { tier: Some(tier), standby: false });
     used.chain([standby]).collect()
 }
 

@@ -1,7 +1,9 @@
 use super::figures::{moment, size};
 use super::{Body, Viewer};
 use crate::form::Form;
-use crate::snapshots::{Changes, Folder, Listing, Place, RestorePlan, RestoreWish, Snapshots};
+use crate::snapshots::{
+    Changes, Folder, Listing, RestorePlan, RestoreWish, SnapshotPath, Snapshots,
+};
 use braid_control::request::{Refusal, UiRole};
 use form_urlencoded::Serializer;
 use maud::{Markup, html};
@@ -13,7 +15,7 @@ pub fn show(
     rest: &[&str],
     query: &Form,
 ) -> Option<Body> {
-    let place = Place::parse(query);
+    let place = SnapshotPath::parse(query);
     let shown = match rest {
         [] => Ok(all(&snapshots.folders(), &snapshots.targets(), viewer)),
         ["target"] => snapshots.target(&place.folder).map(|folder| target(&folder)),
@@ -131,7 +133,7 @@ fn chooser(folder: &Folder, of_it: &[&crate::snapshots::SnapshotLine]) -> Markup
     }
 }
 
-fn browse(place: &Place, listing: &Listing) -> Markup {
+fn browse(place: &SnapshotPath, listing: &Listing) -> Markup {
     let below = |name: &str| match place.path.is_empty() {
         true => name.to_owned(),
         false => format!("{}/{name}", place.path),
@@ -163,7 +165,7 @@ fn browse(place: &Place, listing: &Listing) -> Markup {
 }
 
 /// The way from all snapshots down to here.
-fn crumbs(place: &Place) -> Markup {
+fn crumbs(place: &SnapshotPath) -> Markup {
     let parts: Vec<&str> = place.path.split('/').filter(|part| !part.is_empty()).collect();
     let until = |count: usize| {
         let path = parts[..count].join("/");

@@ -2,7 +2,9 @@
 
 use braid_backup::key::Key;
 use braid_backup::secrets::Secrets;
-use braid_backup::{Backup, Error, Finished, Ground, Manner, Restoration, Restored, Target, Vault};
+use braid_backup::{
+    Backup, Error, Finished, Ground, Restoration, Restored, Target, TargetOptions, Vault,
+};
 use braid_backup_targets::{KEY, S3Server, SECRET};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,7 @@ use tempfile::TempDir;
 
 pub struct Place {
     pub folder: TempDir,
-    pub manner: Manner,
+    pub target_options: TargetOptions,
 }
 
 impl Place {
@@ -23,13 +25,13 @@ impl Place {
         let text = format!("AWS_ACCESS_KEY_ID={KEY}\nAWS_SECRET_ACCESS_KEY=\"{SECRET}\"\n");
         fs::write(&secrets, text).unwrap();
         Key::make(&folder.path().join("key")).unwrap();
-        let manner = Manner {
+        let target_options = TargetOptions {
             first_pause: Duration::from_millis(2),
             retries: 30,
             cache: Some(folder.path().join("cache")),
-            ..Manner::new(Secrets::at(Some(&secrets)))
+            ..TargetOptions::new(Secrets::at(Some(&secrets)))
         };
-        Place { folder, manner }
+        Place { folder, target_options }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -42,11 +44,11 @@ impl Place {
 
     pub fn create(&self, target: &str) -> Vault {
         let target: Target = target.parse().unwrap();
-        Vault::create(target, self.key(), self.manner.clone()).unwrap().0
+        Vault::create(target, self.key(), self.target_options.clone()).unwrap().0
     }
 
     pub fn open(&self, target: &str) -> Result<Vault, Error> {
-        Vault::open(target.parse().unwrap(), self.key(), self.manner.clone())
+        Vault::open(target.parse().unwrap(), self.key(), self.target_options.clone())
     }
 
     pub fn back_up(&self, vault: &Vault, resumed: bool) -> Result<Finished, Error> {

@@ -6,7 +6,7 @@
 mod places;
 mod resemblance;
 
-pub use places::{Place, places};
+pub use places::{Extent, places};
 
 use super::Content;
 use std::collections::BTreeSet;
@@ -44,7 +44,7 @@ const TOLD: usize = 3;
 
 impl Reading {
     /// What `bytes`, read at `place`, are.
-    pub fn of(place: Place, bytes: &[u8]) -> Reading {
+    pub fn of(place: Extent, bytes: &[u8]) -> Reading {
         // Each is as the one before it: memcmp(3) is quick without the compiler's help too.
         let all = |value: u8| match bytes {
             [] => true,
@@ -70,7 +70,7 @@ impl Reading {
 /// # Errors
 /// What the disk carries instead of nothing; also when it is unknown, since a place could not be
 /// read.
-pub fn examine(size_bytes: u64, mut read: impl FnMut(Place) -> Reading) -> Result<Blank, Content> {
+pub fn examine(size_bytes: u64, mut read: impl FnMut(Extent) -> Reading) -> Result<Blank, Content> {
     let places = places(size_bytes);
     let mut found = Finds::default();
     places.iter().for_each(|place| found.add(*place, read(*place)));
@@ -95,7 +95,7 @@ struct Finds {
 }
 
 impl Finds {
-    fn add(&mut self, place: Place, reading: Reading) {
+    fn add(&mut self, place: Extent, reading: Reading) {
         match reading {
             Reading::Zeroes => _ = self.zeroes.get_or_insert(place.start),
             Reading::Ones => _ = self.ones.get_or_insert(place.start),

@@ -9,7 +9,7 @@ mod remove;
 mod replace;
 mod space;
 
-use super::engine::{Draft, Engine, Place};
+use super::engine::{Draft, Engine, PoolOnHost};
 use super::member::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::disk::Claim;
@@ -33,14 +33,14 @@ impl Engine for Btrfs {
     fn check_member(pool: &ObservedBtrfs, name: &MemberName) -> Result<(), Refused> {
         member(pool, name).map(|_| ())
     }
-    fn add(at: &Place<'_, ObservedBtrfs>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
+    fn add(at: &PoolOnHost<'_, ObservedBtrfs>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
         add::draft(at, disks).map(|draft| accounted(at.pool, draft))
     }
-    fn remove(at: &Place<'_, ObservedBtrfs>, member: &MemberName) -> Result<Draft, Refused> {
+    fn remove(at: &PoolOnHost<'_, ObservedBtrfs>, member: &MemberName) -> Result<Draft, Refused> {
         remove::draft(at, member).map(|draft| accounted(at.pool, draft))
     }
     fn replace(
-        at: &Place<'_, ObservedBtrfs>,
+        at: &PoolOnHost<'_, ObservedBtrfs>,
         member: &MemberName,
         by: NewMember,
         lent: Option<NewMember>,
@@ -48,14 +48,14 @@ impl Engine for Btrfs {
         replace::draft(at, member, by, lent).map(|draft| accounted(at.pool, draft))
     }
     fn convert(
-        at: &Place<'_, ObservedBtrfs>,
+        at: &PoolOnHost<'_, ObservedBtrfs>,
         to: Layout,
         accept_unstable: bool,
         disks: Vec<NewMember>,
     ) -> Result<Draft, Refused> {
         convert::draft(at, to, accept_unstable, disks).map(|draft| accounted(at.pool, draft))
     }
-    fn rebalance(at: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
+    fn rebalance(at: &PoolOnHost<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
         balance::rebalance(at).map(|draft| accounted(at.pool, draft))
     }
 }

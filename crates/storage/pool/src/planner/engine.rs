@@ -17,25 +17,25 @@ pub(super) trait Engine {
     fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused>;
     /// Whether a change can name this member.
     fn check_member(pool: &Self::Pool, member: &MemberName) -> Result<(), Refused>;
-    fn add(at: &Place<'_, Self::Pool>, disks: Vec<NewMember>) -> Result<Draft, Refused>;
-    fn remove(at: &Place<'_, Self::Pool>, member: &MemberName) -> Result<Draft, Refused>;
+    fn add(at: &PoolOnHost<'_, Self::Pool>, disks: Vec<NewMember>) -> Result<Draft, Refused>;
+    fn remove(at: &PoolOnHost<'_, Self::Pool>, member: &MemberName) -> Result<Draft, Refused>;
     fn replace(
-        at: &Place<'_, Self::Pool>,
+        at: &PoolOnHost<'_, Self::Pool>,
         member: &MemberName,
         by: NewMember,
         lent: Option<NewMember>,
     ) -> Result<Draft, Refused>;
     fn convert(
-        at: &Place<'_, Self::Pool>,
+        at: &PoolOnHost<'_, Self::Pool>,
         to: Layout,
         accept_unstable: bool,
         disks: Vec<NewMember>,
     ) -> Result<Draft, Refused>;
-    fn rebalance(at: &Place<'_, Self::Pool>) -> Result<Draft, Refused>;
+    fn rebalance(at: &PoolOnHost<'_, Self::Pool>) -> Result<Draft, Refused>;
 }
 
 /// A pool, where it should be mounted if it isn't, and its host.
-pub(super) struct Place<'a, P> {
+pub(super) struct PoolOnHost<'a, P> {
     pub(super) pool: &'a P,
     pub(super) mount_at: Option<&'a str>,
     pub(super) host: &'a ObservedHost,
@@ -61,7 +61,7 @@ pub(super) fn change<E: Engine>(
         super::refused::absolute(path)?;
         super::host_files::check_not_systems(path)?;
     }
-    let at = Place { pool, mount_at, host };
+    let at = PoolOnHost { pool, mount_at, host };
     let draft = match change {
         Change::Add { disks, erase } => E::add(&at, member::stake(disks, erase)?)?,
         Change::Remove { member } => E::remove(&at, member)?,

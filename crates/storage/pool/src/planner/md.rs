@@ -7,7 +7,7 @@ mod filesystem;
 mod remove;
 mod replace;
 
-use super::engine::{Draft, Engine, Place};
+use super::engine::{Draft, Engine, PoolOnHost};
 use super::member::NewMember;
 use super::{MemberName, NewPool, Refused};
 use crate::layout::{Layout, MdLayout};
@@ -33,14 +33,14 @@ impl Engine for Md {
             found => found.map(|_| ()),
         }
     }
-    fn add(at: &Place<'_, ObservedMd>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
+    fn add(at: &PoolOnHost<'_, ObservedMd>, disks: Vec<NewMember>) -> Result<Draft, Refused> {
         add::draft(at, disks)
     }
-    fn remove(at: &Place<'_, ObservedMd>, member: &MemberName) -> Result<Draft, Refused> {
+    fn remove(at: &PoolOnHost<'_, ObservedMd>, member: &MemberName) -> Result<Draft, Refused> {
         remove::draft(at, member)
     }
     fn replace(
-        at: &Place<'_, ObservedMd>,
+        at: &PoolOnHost<'_, ObservedMd>,
         member: &MemberName,
         by: NewMember,
         lent: Option<NewMember>,
@@ -48,14 +48,14 @@ impl Engine for Md {
         replace::draft(at, member, by, lent)
     }
     fn convert(
-        at: &Place<'_, ObservedMd>,
+        at: &PoolOnHost<'_, ObservedMd>,
         to: Layout,
         _accept_unstable: bool,
         disks: Vec<NewMember>,
     ) -> Result<Draft, Refused> {
         convert::draft(at, to, disks)
     }
-    fn rebalance(at: &Place<'_, ObservedMd>) -> Result<Draft, Refused> {
+    fn rebalance(at: &PoolOnHost<'_, ObservedMd>) -> Result<Draft, Refused> {
         Err(Refused::Impossible {
             what: format!("array {} needs no rebalancing", at.pool.short_name()),
             instead: "md always spreads over all its members".to_owned(),
@@ -65,7 +65,7 @@ impl Engine for Md {
 
 /// Where programs find the array: by the name in mdadm.conf, which stays the same over reboots,
 /// else the kernel's.
-fn device(place: &Place<'_, ObservedMd>) -> Result<String, Refused> {
+fn device(place: &PoolOnHost<'_, ObservedMd>) -> Result<String, Refused> {
     let pool = place.pool;
     let kernels = pool.path().ok_or_else(|| Refused::NotAssembled { pool: Md::name(pool) })?;
     let line = place.host.array_line(pool.uuid).unwrap_or_default();

@@ -79,7 +79,7 @@ impl fmt::Display for Caution {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Policy, Snapshot, Verdict, select};
+    use super::super::{Decision, Policy, Snapshot, select};
     use super::*;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -91,10 +91,14 @@ mod tests {
         hours.into_iter().map(at).collect()
     }
 
-    fn looked_at(snapshots: &[Snapshot], verdicts: &[Verdict], is_known: bool) -> Option<Caution> {
+    fn looked_at(
+        snapshots: &[Snapshot],
+        decisions: &[Decision],
+        is_known: bool,
+    ) -> Option<Caution> {
         let taken: BTreeMap<&str, Duration> =
             snapshots.iter().map(|one| (one.name.as_str(), one.taken)).collect();
-        let fates: Vec<Fate<'_>> = verdicts
+        let fates: Vec<Fate<'_>> = decisions
             .iter()
             .map(|v| Fate {
                 snapshot: &v.snapshot,
@@ -107,8 +111,8 @@ mod tests {
 
     fn judged(policy: &str, hours: impl IntoIterator<Item = u64>, known: bool) -> Option<Caution> {
         let (policy, snapshots): (Policy, _) = (policy.parse().unwrap(), at_hours(hours));
-        let verdicts = select(&policy, &snapshots, &[], Duration::MAX);
-        looked_at(&snapshots, &verdicts, known)
+        let decisions = select(&policy, &snapshots, &[], Duration::MAX);
+        looked_at(&snapshots, &decisions, known)
     }
 
     #[test]
@@ -156,10 +160,10 @@ mod tests {
                     continue;
                 }
                 next_run = hour + runs_each;
-                let verdicts = select(&policy, &alive, &[], HOUR * hour as u32);
-                prop_assert_eq!(looked_at(&alive, &verdicts, true), None, "hour {}", hour);
+                let decisions = select(&policy, &alive, &[], HOUR * hour as u32);
+                prop_assert_eq!(looked_at(&alive, &decisions, true), None, "hour {}", hour);
                 let kept: Vec<&str> =
-                    verdicts.iter().filter(|v| v.keep).map(|v| v.snapshot.as_str()).collect();
+                    decisions.iter().filter(|v| v.keep).map(|v| v.snapshot.as_str()).collect();
                 alive.retain(|one| kept.contains(&one.name.as_str()));
             }
         }

@@ -15,8 +15,8 @@ fn at_hours(hours: impl IntoIterator<Item = u64>) -> Vec<Snapshot> {
     hours.into_iter().map(at).collect()
 }
 
-fn kept(verdicts: &[Verdict]) -> Vec<&str> {
-    verdicts.iter().filter(|v| v.keep).map(|v| v.snapshot.as_str()).collect()
+fn kept(decisions: &[Decision]) -> Vec<&str> {
+    decisions.iter().filter(|v| v.keep).map(|v| v.snapshot.as_str()).collect()
 }
 
 #[test]
@@ -50,16 +50,16 @@ fn what_is_no_policy_says_what_is_wrong() {
 
 #[test]
 fn the_oldest_of_an_interval_stays_and_the_verdict_says_by_which_rule() {
-    let verdicts = select(&policy("2x4h"), &at_hours(0..=8), &[], LATER);
+    let decisions = select(&policy("2x4h"), &at_hours(0..=8), &[], LATER);
     // Intervals from hour 8 back: 8..5, 4..1; hour 0 is too old.
-    assert_eq!(kept(&verdicts), ["h8", "h5", "h1"]);
-    assert_eq!(verdicts[0].because, [Reason::Newest]);
-    assert_eq!(verdicts[3].because, [Reason::Stage { stage: "2x4h".into(), interval: 1 }],);
+    assert_eq!(kept(&decisions), ["h8", "h5", "h1"]);
+    assert_eq!(decisions[0].because, [Reason::Newest]);
+    assert_eq!(decisions[3].because, [Reason::Stage { stage: "2x4h".into(), interval: 1 }],);
     assert_eq!(
-        verdicts[4].because,
+        decisions[4].because,
         [Reason::IntervalFull { stage: "2x4h".into(), interval: 2, kept: "h1".into() }],
     );
-    assert_eq!(verdicts[8].because, [Reason::TooOld]);
+    assert_eq!(decisions[8].because, [Reason::TooOld]);
 }
 
 #[test]
@@ -67,8 +67,8 @@ fn a_replicas_last_common_parent_stays_however_old_it_is() {
     let snapshots = at_hours([0, 100, 101]);
     let common = last_common(&snapshots, |name| name == "h0").unwrap();
     let parents = [CommonParent { snapshot: common.name.clone(), replica: "attic".to_owned() }];
-    let verdicts = select(&policy("1x1h"), &snapshots, &parents, LATER);
-    assert!(kept(&verdicts).contains(&"h0"), "{verdicts:?}");
+    let decisions = select(&policy("1x1h"), &snapshots, &parents, LATER);
+    assert!(kept(&decisions).contains(&"h0"), "{decisions:?}");
 }
 
 /// Taken every hour and thinned out every hour for 40 days, the policy keeps what it promises: no
@@ -79,8 +79,8 @@ fn applied_again_and_again_every_stage_is_filled() {
     let mut alive = Vec::new();
     for hour in 0..40 * 24 {
         alive.extend(at_hours([hour]));
-        let verdicts = select(&policy, &alive, &[], LATER);
-        let keep = kept(&verdicts);
+        let decisions = select(&policy, &alive, &[], LATER);
+        let keep = kept(&decisions);
         alive.retain(|snapshot| keep.contains(&snapshot.name.as_str()));
     }
     let newest = alive.last().unwrap().taken;
@@ -105,9 +105,9 @@ fn a_snapshot_from_the_future_makes_no_other_one_old() {
     for years in [1, 3, 7000] {
         let ahead = Snapshot { name: "wrong".into(), taken: now + HOUR * 24 * 365 * years };
         let with: Vec<Snapshot> = recent.iter().cloned().chain([ahead]).collect();
-        let verdicts = select(&policy, &with, &[], now);
-        assert_eq!((verdicts[0].keep, &verdicts[0].because[..]), (true, &[Reason::Future][..]));
-        assert_eq!(verdicts[1..], without);
+        let decisions = select(&policy, &with, &[], now);
+        assert_eq!((decisions[0].keep, &decisions[0].because[..]), (true, &[Reason::Future][..]));
+        assert_eq!(decisions[1..], without);
     }
 }
 
@@ -140,9 +140,9 @@ proptest! {
         let right = select(&policy, &snapshots, &[], newest);
         prop_assert_eq!(&select(&policy, &snapshots, &[], newest + HOUR * ahead as u32), &right);
         let early = HOUR * behind as u32;
-        for verdict in select(&policy, &snapshots, &[], early) {
-            let taken = snapshots.iter().find(|one| one.name == verdict.snapshot).unwrap().taken;
-            prop_assert!(verdict.keep || taken < early);
+        for decision in select(&policy, &snapshots, &[], early) {
+            let taken = snapshots.iter().find(|one| one.name == decision.snapshot).unwrap().taken;
+            prop_assert!(decision.keep || taken < early);
         }
     }
 
@@ -160,11 +160,11 @@ proptest! {
         let snapshots = at_hours(hours.iter().copied());
         let parent = &snapshots[parent % snapshots.len()];
         let parents = [CommonParent { snapshot: parent.name.clone(), replica: "r".to_owned() }];
-        let verdicts = select(&policy, &snapshots, &parents, LATER);
-        prop_assert_eq!(verdicts.len(), snapshots.len());
-        prop_assert!(verdicts[0].keep);
-        prop_assert!(verdicts.iter().all(|v| !v.because.is_empty()));
-        let keep = kept(&verdicts);
+        let decisions = select(&policy, &snapshots, &parents, LATER);
+        prop_assert_eq!(decisions.len(), snapshots.len());
+        prop_assert!(decisions[0].keep);
+        prop_assert!(decisions.iter().all(|v| !v.because.is_empty()));
+        let keep = kept(&decisions);
         prop_assert!(keep.contains(&parent.name.as_str()));
         let left: Vec<Snapshot> =
             snapshots.iter().filter(|one| keep.contains(&one.name.as_str())).cloned().collect();

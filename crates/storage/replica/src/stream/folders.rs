@@ -18,12 +18,12 @@ pub(super) struct Folders {
 }
 
 /// A folder that is open and a name in it.
-pub(super) struct Place<'a> {
+pub(super) struct FolderEntry<'a> {
     pub folder: &'a File,
     pub name: OsString,
 }
 
-impl Place<'_> {
+impl FolderEntry<'_> {
     /// A path for the calls that take no folder: the folder is named by its
     /// descriptor, so that nothing but `name` itself is resolved again.
     pub fn by_descriptor(&self) -> PathBuf {
@@ -47,7 +47,7 @@ impl Folders {
     }
 
     /// The folder of `path` and the name in it.
-    pub fn place(&mut self, path: &Path) -> Result<Place<'_>, Error> {
+    pub fn place(&mut self, path: &Path) -> Result<FolderEntry<'_>, Error> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(leads_out(path));
         };
@@ -59,7 +59,7 @@ impl Folders {
             self.folder = Some((parent.to_owned(), folder));
         }
         match &self.folder {
-            Some((_, folder)) => Ok(Place { folder, name }),
+            Some((_, folder)) => Ok(FolderEntry { folder, name }),
             None => Err(leads_out(path)),
         }
     }

@@ -7,7 +7,7 @@ use braid_backup::key::{self, Key};
 use braid_backup::records::{Held, Record, Records};
 use braid_backup::secrets::Secrets;
 use braid_backup::target::TargetError;
-use braid_backup::{Error, Manner, Target, Vault, Watch, short_id};
+use braid_backup::{Error, Target, TargetOptions, Vault, Watch, short_id};
 use braid_pool::step::quoted;
 use braid_pool::upkeep::{LockSpan, rate_limit};
 use braid_units::{ByteSize, Rate};
@@ -46,12 +46,12 @@ pub struct Access {
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
-    place: carry_out::Place,
+    place: carry_out::StateFolders,
 }
 
 impl Access {
-    pub fn manner(&self) -> Manner {
-        Manner {
+    pub fn target_options(&self) -> TargetOptions {
+        TargetOptions {
             limit: self.limit,
             retries: self.retries,
             connections: usize::from(self.connections),
@@ -62,7 +62,7 @@ impl Access {
                 true => Watch::watched(),
                 false => Watch::default(),
             },
-            ..Manner::new(Secrets::at(self.credentials.as_deref()))
+            ..TargetOptions::new(Secrets::at(self.credentials.as_deref()))
         }
     }
 
@@ -72,12 +72,12 @@ impl Access {
 
     /// Opens a target.
     pub fn open(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
-        self.open_by(target, self.manner())
+        self.open_by(target, self.target_options())
     }
 
     /// Opens a target for what takes long, and ends in order when the user wants it.
     pub fn open_until_stopped(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
-        self.open_by(target, Manner { stop: stop_flag()?, ..self.manner() })
+        self.open_by(target, TargetOptions { stop: stop_flag()?, ..self.target_options() })
     }
 
     /// As [`Access::open_until_stopped`]; what is written is locked.
@@ -86,18 +86,22 @@ impl Access {
         target: &Target,
         lock: Option<LockSpan>,
     ) -> Result<(Vault, Watch), Failure> {
-        self.open_by(target, Manner { stop: stop_flag()?, lock, ..self.manner() })
+        self.open_by(target, TargetOptions { stop: stop_flag()?, lock, ..self.target_options() })
     }
 
-    fn open_by(&self, target: &Target, mut manner: Manner) -> Result<(Vault, Watch), Failure> {
-        manner.is_known = self.had_backups(target)?;
+    fn open_by(
+        &self,
+        target: &Target,
+        mut target_options: TargetOptions,
+    ) -> Result<(Vault, Watch), Failure> {
+        target_options.is_known = self.had_backups(target)?;
         // Also what forgetting writes anew.
-        manner.lock = match manner.lock {
+        target_options.lock = match target_options.lock {
             None => self.records().of(target, now())?.lock.and_then(|lock| lock.span()),
             given => given,
         };
-        let watch = manner.watch.clone();
-        match Vault::open(target.clone(), self.key()?, manner) {
+        let watch = target_options.watch.clone();
+        match Vault::open(target.clone(), self.key()?, target_options) {
             Err(Error::Empty(_)) if self.had_backups(target)? => Err(gone(target)),
             other => Ok((other?, watch)),
         }

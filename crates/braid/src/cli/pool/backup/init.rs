@@ -4,7 +4,7 @@ use crate::cli::Global;
 use crate::cli::failure::Failure;
 use braid_backup::key::Key;
 use braid_backup::records::Record;
-use braid_backup::{Manner, Target, Vault};
+use braid_backup::{Target, TargetOptions, Vault};
 use braid_pool::upkeep::LockSpan;
 use clap::Args;
 use serde_json::json;
@@ -48,8 +48,8 @@ impl Init {
             // It is there, or it isn't to be made anew without a word.
             self.access.open(&self.target)?;
         }
-        let manner = Manner { lock: self.lock, ..self.access.manner() };
-        let (vault, prepared) = Vault::create(self.target.clone(), key, manner)?;
+        let target_options = TargetOptions { lock: self.lock, ..self.access.target_options() };
+        let (vault, prepared) = Vault::create(self.target.clone(), key, target_options)?;
         let mut record = Record {
             since_s: access::now().as_secs(),
             key: Some(self.access.key_file()),

@@ -4,7 +4,7 @@
 
 use super::Bench;
 use crate::cli::failure::Failure;
-use crate::cli::pool::carry_out::{Place, go_back};
+use crate::cli::pool::carry_out::{StateFolders, go_back};
 use braid_diskbench::{remains, temporary_pool};
 use clap::Args;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ pub struct BenchGuardian {
     #[arg(long)]
     takes_down: bool,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl BenchGuardian {
@@ -99,7 +99,7 @@ impl Drop for Guarded {
 /// Takes down the pool that an earlier bench left, if one did. A bench that still
 /// runs, or is just being killed and holds its journal a little longer than the
 /// guardian's input, is an error.
-pub fn take_down(place: &Place) -> Result<(), Failure> {
+pub fn take_down(place: &StateFolders) -> Result<(), Failure> {
     let left = place.state().unfinished()?;
     if !left.iter().any(|(pool, _)| pool == temporary_pool::NAME) {
         return Ok(());

@@ -9,7 +9,7 @@ use crate::cli::confirm::confirm;
 use crate::cli::failure::{self, Failure};
 use crate::cli::pool::random_uuid::random_uuid;
 use crate::cli::pool::seen::Seen;
-use braid_diskbench::measure::{self, Findings, Method, Place, Watcher};
+use braid_diskbench::measure::{self, Findings, Method, TestFolder, Watcher};
 use braid_diskbench::report::{DiskReport, LayoutReport, Report};
 use braid_diskbench::temporary_pool::{self, TemporaryPool};
 use braid_diskbench::{BenchError, workload::Workload};
@@ -128,7 +128,7 @@ impl Work<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let place = Place { folder: pool.folder().clone(), disks: nodes.clone() };
+        let place = TestFolder { folder: pool.folder().clone(), disks: nodes.clone() };
         let mut next = |what: &str| self.progress.next(&format!("{layout}: {what}"));
         let mut watcher = Watcher { tell: &mut next, stop: &self.stop };
         let found = measure::place(&place, &self.method, &mut watcher);

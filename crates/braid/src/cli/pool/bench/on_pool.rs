@@ -6,7 +6,7 @@ use super::{Bench, kernel, stop_flag};
 use crate::cli::Global;
 use crate::cli::failure::Failure;
 use crate::cli::pool::seen::Seen;
-use braid_diskbench::measure::{self, Place, Watcher};
+use braid_diskbench::measure::{self, TestFolder, Watcher};
 use braid_diskbench::remains;
 use braid_diskbench::report::{DiskReport, LayoutReport, Report};
 use braid_pool::layout::Layout;
@@ -23,7 +23,7 @@ pub fn measure(bench: &Bench, name: &str, global: &Global) -> Result<Option<Repo
         Failure::failed(format!("pool {name} is not mounted, or read-only; mount it first"))
     })?;
     let disks = members(pool);
-    let place = Place { folder: PathBuf::from(&folder.at), disks: disks.clone() };
+    let place = TestFolder { folder: PathBuf::from(&folder.at), disks: disks.clone() };
     if bench.consent.dry_run() {
         let plan = format!("measure pool {name} at {}: {}", folder.at, bench.describe_method());
         global.print(&json!({ "plan": plan, "done": false }), || plan.clone())?;

@@ -1,5 +1,5 @@
 use crate::cli::failure::Failure;
-use crate::cli::pool::carry_out::Place;
+use crate::cli::pool::carry_out::StateFolders;
 use crate::cli::pool::encrypt::headers;
 use crate::cli::pool::seen::Seen;
 use crate::cli::pool::volumes::{back_up_headers, name_of, of_pool};
@@ -21,7 +21,7 @@ pub struct Backup {
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
     #[command(flatten)]
-    place: Place,
+    place: StateFolders,
 }
 
 impl Backup {

@@ -1,6 +1,6 @@
 use super::PoolNames;
 use crate::cli::failure::{Failure, print_line, tell};
-use crate::cli::pool::verdict::Verdict;
+use crate::cli::pool::health::PoolHealth;
 use crate::cli::progress::ProgressLine;
 use crate::cli::{Global, JsonFlag};
 use braid_disks::HostRoot;
@@ -72,8 +72,8 @@ impl Start {
         if global.json {
             global.print(&reports, String::new)?;
         }
-        let worst = reports.iter().map(|report| report.result.verdict()).max();
-        Ok(worst.unwrap_or(Verdict::Well).into())
+        let worst = reports.iter().map(|report| report.result.health()).max();
+        Ok(worst.unwrap_or(PoolHealth::Well).into())
     }
 }
 
@@ -115,13 +115,13 @@ impl Result {
         }
     }
 
-    fn verdict(&self) -> Verdict {
+    fn health(&self) -> PoolHealth {
         match self {
-            Result::Ended(outcome) if outcome.uncorrectable > 0 => Verdict::Danger,
+            Result::Ended(outcome) if outcome.uncorrectable > 0 => PoolHealth::Danger,
             Result::Ended(outcome) if outcome.corrected > 0 || !outcome.complete => {
-                Verdict::Attention
+                PoolHealth::Attention
             }
-            _ => Verdict::Well,
+            _ => PoolHealth::Well,
         }
     }
 }
@@ -133,11 +133,11 @@ mod tests {
     #[test]
     fn what_a_scrub_found_is_its_exit_status() {
         let ended = |complete, corrected, uncorrectable| {
-            Result::Ended(Outcome { complete, corrected, uncorrectable }).verdict()
+            Result::Ended(Outcome { complete, corrected, uncorrectable }).health()
         };
-        assert_eq!(ended(true, 0, 0), Verdict::Well);
-        assert_eq!(ended(true, 3, 0), Verdict::Attention);
-        assert_eq!(ended(false, 0, 0), Verdict::Attention);
-        assert_eq!(ended(true, 3, 1), Verdict::Danger);
+        assert_eq!(ended(true, 0, 0), PoolHealth::Well);
+        assert_eq!(ended(true, 3, 0), PoolHealth::Attention);
+        assert_eq!(ended(false, 0, 0), PoolHealth::Attention);
+        assert_eq!(ended(true, 3, 1), PoolHealth::Danger);
     }
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 /// A part of a disk, in bytes; both multiples of [`ALIGNED`], but for the length at an end that
 /// isn't.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Extent {
     /// Where it begins.
     pub start: u64,
     /// How long it is.
@@ -49,7 +49,7 @@ const NTFS_TABLE: u64 = 3 * GIB;
 
 /// Where a disk of this size is read, in order and without overlaps: about 20 MB at some hundred
 /// places, which takes an HDD a few seconds.
-pub fn places(size_bytes: u64) -> Vec<Place> {
+pub fn places(size_bytes: u64) -> Vec<Extent> {
     let mut wanted = vec![(0, HEAD), (size_bytes.saturating_sub(TAIL), TAIL)];
     let mut window = |at: u64| wanted.push((at, WINDOW));
     for start in STARTS {
@@ -79,7 +79,7 @@ pub fn places(size_bytes: u64) -> Vec<Place> {
     merged(wanted, size_bytes)
 }
 
-fn merged(wanted: Vec<(u64, u64)>, size_bytes: u64) -> Vec<Place> {
+fn merged(wanted: Vec<(u64, u64)>, size_bytes: u64) -> Vec<Extent> {
     // The end of each by its start.
     let mut parts: BTreeMap<u64, u64> = BTreeMap::new();
     for (start, length) in wanted {
@@ -91,13 +91,13 @@ fn merged(wanted: Vec<(u64, u64)>, size_bytes: u64) -> Vec<Place> {
             *longest = end.max(*longest);
         }
     }
-    let mut places: Vec<Place> = Vec::new();
+    let mut places: Vec<Extent> = Vec::new();
     for (start, end) in parts {
         match places.last_mut() {
             Some(last) if start <= last.start + last.length => {
                 last.length = last.length.max(end - last.start);
             }
-            _ => places.push(Place { start, length: end - start }),
+            _ => places.push(Extent { start, length: end - start }),
         }
     }
     places

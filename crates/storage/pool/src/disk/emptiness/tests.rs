@@ -52,12 +52,12 @@ fn only_a_disk_that_is_blank_everywhere_is_empty() {
     let size = GIB;
     assert!(examine(size, |_| Reading::Zeroes).is_ok());
     assert!(examine(size, |_| Reading::Ones).is_ok());
-    let says = |read: &dyn Fn(Place) -> Reading| examine(size, read).unwrap_err().to_string();
+    let says = |read: &dyn Fn(Extent) -> Reading| examine(size, read).unwrap_err().to_string();
     assert!(examine(0, |_| Reading::Zeroes).is_err());
     let all = places(size);
     // Whichever single place isn't.
     for odd in all.iter().step_by(11).chain(all.last()) {
-        let is_odd = |place: Place| place == *odd;
+        let is_odd = |place: Extent| place == *odd;
         let data = says(&|place| match is_odd(place) {
             true => Reading::of(place, &vec![7; place.length as usize]),
             false => Reading::Zeroes,
@@ -79,7 +79,7 @@ fn only_a_disk_that_is_blank_everywhere_is_empty() {
 
 #[test]
 fn what_is_told_names_formats_before_guesses() {
-    let place = Place { start: MIB, length: 16 << 10 };
+    let place = Extent { start: MIB, length: 16 << 10 };
     let with = |at: usize, bytes: &[u8]| {
         let mut all = vec![0; place.length as usize];
         all[at..][..bytes.len()].copy_from_slice(bytes);

@@ -2,14 +2,14 @@ use super::place::{mounted, ready};
 use super::{Btrfs, balance, check_complete, check_idle, space};
 use crate::layout::Profile;
 use crate::observed::{ObservedBtrfs, Purpose};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 
 /// Device add, and the balance without which the old disks stay as full as they are.
 pub(super) fn draft(
-    place: &Place<'_, ObservedBtrfs>,
+    place: &PoolOnHost<'_, ObservedBtrfs>,
     disks: Vec<NewMember>,
 ) -> Result<Draft, Refused> {
     let pool = place.pool;

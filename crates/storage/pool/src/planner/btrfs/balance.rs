@@ -5,7 +5,7 @@ use super::{Btrfs, check_complete, check_idle, space};
 use crate::layout::Profile;
 use crate::observed::{ObservedBtrfs, Purpose};
 use crate::planner::Refused;
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 
 /// A balance with these filters.
@@ -77,7 +77,7 @@ pub(super) fn convert_back(pool: &ObservedBtrfs, at: &str) -> Undo {
 
 /// Chunks hardly used first, which gives room for the next ones; then, if the disks are unevenly
 /// filled, all data.
-pub(super) fn rebalance(place: &Place<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
+pub(super) fn rebalance(place: &PoolOnHost<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
     let pool = place.pool;
     check_idle(pool)?;
     check_complete(pool)?;

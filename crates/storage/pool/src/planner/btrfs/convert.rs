@@ -2,7 +2,7 @@ use super::place::{mounted, ready};
 use super::{Btrfs, add, balance, check_complete, check_idle, space};
 use crate::layout::{Layout, Profile};
 use crate::observed::{ObservedBtrfs, Purpose};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Step, Undo};
@@ -10,7 +10,7 @@ use crate::step::{Action, Argv, Step, Undo};
 /// One balance with `convert`, after a look whether the result would fit; on more disks, if it
 /// takes some in.
 pub(super) fn draft(
-    place: &Place<'_, ObservedBtrfs>,
+    place: &PoolOnHost<'_, ObservedBtrfs>,
     to: Layout,
     accept_unstable: bool,
     disks: Vec<NewMember>,

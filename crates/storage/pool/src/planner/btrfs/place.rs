@@ -2,7 +2,7 @@
 
 use super::Btrfs;
 use crate::observed::{Mount, ObservedBtrfs};
-use crate::planner::engine::{Engine, Place};
+use crate::planner::engine::{Engine, PoolOnHost};
 use crate::planner::{Refused, host_files};
 use crate::step::{Condition, Step};
 
@@ -12,7 +12,7 @@ pub(super) struct Mounted {
     pub(super) steps: Vec<Step>,
 }
 
-pub(super) fn mounted(place: &Place<'_, ObservedBtrfs>) -> Result<Mounted, Refused> {
+pub(super) fn mounted(place: &PoolOnHost<'_, ObservedBtrfs>) -> Result<Mounted, Refused> {
     let pool = place.pool;
     if let Some(mount) = pool.mounts.iter().find(|mount| !mount.has("ro")) {
         return Ok(Mounted { at: mount.at.clone(), steps: Vec::new() });

@@ -2,12 +2,15 @@ use super::place::{mounted, ready};
 use super::{Btrfs, balance, check_complete, check_idle, describe, member, space};
 use crate::layout::{Layout, Profile};
 use crate::observed::{BtrfsMember, ObservedBtrfs, Purpose};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 
 /// Device remove: its data goes to the others first, and that has to fit.
-pub(super) fn draft(place: &Place<'_, ObservedBtrfs>, name: &MemberName) -> Result<Draft, Refused> {
+pub(super) fn draft(
+    place: &PoolOnHost<'_, ObservedBtrfs>,
+    name: &MemberName,
+) -> Result<Draft, Refused> {
     let pool = place.pool;
     check_idle(pool)?;
     let leaving = member(pool, name)?;

@@ -2,7 +2,7 @@ use super::place::{mounted, ready};
 use super::{Btrfs, balance, check_idle, describe, member, remove, space};
 use crate::layout::Profile;
 use crate::observed::{BtrfsMember, ObservedBtrfs, Purpose};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
@@ -11,7 +11,7 @@ use braid_units::ByteSize;
 /// Replace, resize to the new disk, and the convert of what a degraded mount wrote with one copy
 /// only.
 pub(super) fn draft(
-    place: &Place<'_, ObservedBtrfs>,
+    place: &PoolOnHost<'_, ObservedBtrfs>,
     name: &MemberName,
     by: NewMember,
     lent: Option<NewMember>,

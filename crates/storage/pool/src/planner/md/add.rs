@@ -6,14 +6,14 @@ use crate::capacity::member_bytes;
 use crate::growth::{Growth, growth};
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 
 /// The disks join, the array gets its new shape, and the filesystem grows.
 pub(super) fn draft(
-    place: &Place<'_, ObservedMd>,
+    place: &PoolOnHost<'_, ObservedMd>,
     disks: Vec<NewMember>,
 ) -> Result<Draft, Refused> {
     let pool = place.pool;
@@ -43,7 +43,7 @@ pub(super) fn draft(
 
 /// The steps from disks that are free to an array and a filesystem on all of them.
 pub(super) fn widen(
-    place: &Place<'_, ObservedMd>,
+    place: &PoolOnHost<'_, ObservedMd>,
     level: MdLayout,
     device: &str,
     disks: &[NewMember],

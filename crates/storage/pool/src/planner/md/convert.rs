@@ -4,7 +4,7 @@ use super::{
 };
 use crate::layout::{Layout, MdLayout};
 use crate::observed::ObservedMd;
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
@@ -12,7 +12,7 @@ use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 /// md takes over few layouts as others in place: those whose stripes stay, or for which a reshape
 /// is known to go well.
 pub(super) fn draft(
-    place: &Place<'_, ObservedMd>,
+    place: &PoolOnHost<'_, ObservedMd>,
     to: Layout,
     disks: Vec<NewMember>,
 ) -> Result<Draft, Refused> {
@@ -44,7 +44,7 @@ pub(super) fn draft(
                 );
             } else {
                 let five = ObservedMd { layout: Some(MdLayout::Raid5), ..pool.clone() };
-                let grown = Place { pool: &five, mount_at: place.mount_at, host: place.host };
+                let grown = PoolOnHost { pool: &five, mount_at: place.mount_at, host: place.host };
                 add::widen(&grown, MdLayout::Raid5, &device, &disks, &mut draft)?;
             }
         }

@@ -2,7 +2,7 @@
 
 use crate::layout::{MdFilesystem, MdLayout, Spread};
 use crate::observed::ObservedMd;
-use crate::planner::engine::Place;
+use crate::planner::engine::PoolOnHost;
 use crate::planner::{NewPool, Refused, host_files};
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
@@ -76,7 +76,7 @@ pub(super) fn make(new: &NewPool, layout: MdLayout, device: &str) -> Step {
 }
 
 /// The filesystem takes the room that the array gained. Both can while mounted; XFS only then.
-pub(super) fn grow(place: &Place<'_, ObservedMd>, device: &str) -> Result<Vec<Step>, Refused> {
+pub(super) fn grow(place: &PoolOnHost<'_, ObservedMd>, device: &str) -> Result<Vec<Step>, Refused> {
     let pool = place.pool;
     let Some(on) = &pool.carries else { return Ok(Vec::new()) };
     let Some(uuid) = on.uuid else { return Ok(Vec::new()) };

@@ -1,13 +1,16 @@
 use super::{Md, check_complete, check_idle, describe, device, layout, member};
 use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
 /// A spare or faulty member goes at once; of a raid1 any copy too. Everything else would have to
 /// shrink first.
-pub(super) fn draft(place: &Place<'_, ObservedMd>, name: &MemberName) -> Result<Draft, Refused> {
+pub(super) fn draft(
+    place: &PoolOnHost<'_, ObservedMd>,
+    name: &MemberName,
+) -> Result<Draft, Refused> {
     let pool = place.pool;
     let level = layout(pool)?;
     let device = device(place)?;

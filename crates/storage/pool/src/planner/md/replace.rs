@@ -4,7 +4,7 @@ use super::{
 };
 use crate::layout::MdLayout;
 use crate::observed::{MdMember, MdMemberState, ObservedMd};
-use crate::planner::engine::{Draft, Engine, Place};
+use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::member::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
@@ -12,7 +12,7 @@ use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
 /// A member that works is copied to the new disk while it still is a member; a dead one is filled
 /// from the others.
 pub(super) fn draft(
-    place: &Place<'_, ObservedMd>,
+    place: &PoolOnHost<'_, ObservedMd>,
     name: &MemberName,
     by: NewMember,
     lent: Option<NewMember>,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// How a target is spoken to.
 #[derive(Clone)]
-pub struct Manner {
+pub struct TargetOptions {
     /// At most so fast, both ways together.
     pub limit: Option<Rate>,
     /// So often in a row something is tried again.
@@ -38,10 +38,10 @@ pub struct Manner {
     pub tell: fn(&str),
 }
 
-impl Manner {
+impl TargetOptions {
     /// The usual one.
-    pub fn new(secrets: Secrets) -> Manner {
-        Manner {
+    pub fn new(secrets: Secrets) -> TargetOptions {
+        TargetOptions {
             limit: None,
             retries: 20,
             first_pause: Duration::from_secs(1),

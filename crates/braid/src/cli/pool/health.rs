@@ -5,7 +5,7 @@ use std::process::ExitCode;
 /// From best to worst; the numbers stay as they are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
-pub enum Verdict {
+pub enum PoolHealth {
     /// All is well.
     Well = 0,
     /// Something should be mended, or is being mended; the data is safe for now.
@@ -16,8 +16,8 @@ pub enum Verdict {
     Lost = 12,
 }
 
-impl From<Verdict> for ExitCode {
-    fn from(verdict: Verdict) -> ExitCode {
-        ExitCode::from(verdict as u8)
+impl From<PoolHealth> for ExitCode {
+    fn from(health: PoolHealth) -> ExitCode {
+        ExitCode::from(health as u8)
     }
 }
