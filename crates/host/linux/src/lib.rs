@@ -1,6 +1,7 @@
-//! Linux I/O of the tunnel daemon, thin: TUN/TAP devices, UDP sockets bound to
-//! links, epoll, netlink, policy routing, nftables, network namespaces, systemd.
-//! What decides anything (what to send where, when) lives in other crates.
+//! Linux, as the tunnel's daemon needs it: TUN/TAP devices, UDP sockets bound to links, epoll,
+//! netlink, namespaces, systemd. Also the host's routing and firewall: `routing` and `nft` plan
+//! them, `operation` changes them and takes that back, `journal` survives a crash. What is sent
+//! where, and when, is decided by other crates.
 
 pub mod activation;
 pub mod claim;
