@@ -151,14 +151,34 @@ impl Device {
         };
         let has_it = |entry: &InterfaceAddress| entry.address.and_then(ip_of) == Some(address);
         let Some(entry) = getifaddrs().map_err(failed)?.find(has_it) else { return Ok(None) };
-        let name = entry.interface_name;
+        let name = device_of(&entry.interface_name).to_owned();
         // One that has just gone can't be listened on either.
         let index = if_nametoindex(name.as_str()).unwrap_or(0);
         Ok(Some(Device { name, index }))
     }
 }
 
+/// An IPv4 address is listed by its label, which may be the device's name with a suffix of the
+/// user's (`eth0:1`; ip-address(8)). Devices' names have no colon.
+fn device_of(label: &str) -> &str {
+    label.split(':').next().unwrap_or(label)
+}
+
 fn ip_of(address: SockaddrStorage) -> Option<IpAddr> {
     let v4 = address.as_sockaddr_in().map(|address| address.ip().into());
     v4.or_else(|| address.as_sockaddr_in6().map(|address| address.ip().into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_with_a_label_is_its_devices() {
+        assert_eq!(device_of("eth0:backup"), "eth0");
+        assert_eq!(device_of("braid0"), "braid0");
+        let device = Device::with(IpAddr::from([127, 0, 0, 1])).unwrap();
+        assert_eq!(device, Some(Device { name: "lo".to_owned(), index: 1 }));
+        assert_eq!(Device::with(IpAddr::from([192, 0, 2, 1])).unwrap(), None);
+    }
 }
