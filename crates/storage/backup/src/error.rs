@@ -39,7 +39,7 @@ pub enum Error {
     /// What is there isn't what should be there.
     #[error("{0}")]
     Damaged(String),
-    /// `latest` is to be of one path, and there are several.
+    /// `latest` is ambiguous: there are backups of several paths.
     #[error("{target} holds backups of {paths}: which is meant?", paths = places(series))]
     Several {
         /// Where.
@@ -74,7 +74,7 @@ pub(crate) fn one_line(error: &RusticError) -> String {
     let text = error.display_log();
     let text = text.strip_prefix("Error: ").unwrap_or(&text);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // In which of its parts it went wrong tells nobody anything.
+    // Which of its parts failed means nothing to a user.
     let text = match text.split_once(" (kind: related to ") {
         Some((before, after)) => {
             let after = after.split_once(')').map_or("", |(_, after)| after);

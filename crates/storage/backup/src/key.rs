@@ -68,7 +68,7 @@ impl Key {
         &self.file
     }
 
-    /// What was meant, where it looks as if it had been typed from paper.
+    /// The intended key, if this one looks typed from paper.
     pub(crate) fn meant(&self) -> Option<Zeroizing<String>> {
         key_meant(&self.text).map(Zeroizing::new)
     }

@@ -1,6 +1,6 @@
-//! Locks of what is at a target: nobody deletes it before they end, who has its credentials
-//! included. They outlive what needs them: each backup, and the care of a target, prolongs those of
-//! all that the backups there need, where less than the span is left.
+//! Object locks: until they expire nobody can delete a file at the target, not even with its
+//! credentials. Every backup, and a target's regular care, extends the locks of all files that the
+//! backups there need, once less than the wanted span is left.
 
 use crate::Error;
 use crate::store::{Name, after};
@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// When the locks end of what is at a target, by its path there: seconds since the Unix epoch. What
-/// isn't in it is asked for anew.
+/// When each file's lock expires, by its path at the target, in seconds since the Unix epoch. The
+/// target is asked about files that aren't in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ends(BTreeMap<String, i64>);
 
@@ -22,7 +22,7 @@ pub struct LockPlan {
     span: LockSpan,
     /// What the backups there need, by path.
     needed: BTreeMap<String, Name>,
-    /// Of that what isn't locked until `least`.
+    /// Those of them that aren't locked until `least`.
     short: Vec<Name>,
     least: Timestamp,
     /// What will have become of it.
@@ -36,7 +36,7 @@ pub struct Locked {
     pub days: u32,
     /// How many files the backups there need.
     pub files: usize,
-    /// Of them those whose lock was prolonged, or would be.
+    /// Those of them whose lock was extended, or would be.
     pub prolonged: usize,
     /// When the first of these locks ends, since the Unix epoch.
     pub ends_s: u64,
@@ -52,7 +52,7 @@ impl Vault {
         self.prolong_as_planned(&plan, ends)
     }
 
-    /// Which locks would be prolonged; of `ends` stays what is needed.
+    /// Which locks would be extended. Entries of `ends` that no backup needs are dropped.
     ///
     /// # Errors
     /// The target can't lock, or refuses.
@@ -88,8 +88,8 @@ impl Vault {
         Ok(locked(*span, needed, short, ends, (*least, at_once)))
     }
 
-    /// Files of all backups there, by their paths: what the indexes name and isn't to be removed,
-    /// and what leads to it.
+    /// The paths of all files that the backups there need: packs that the indexes name and that
+    /// aren't marked for removal, and the files that lead to them.
     fn needed(&self) -> Result<BTreeMap<String, Name>, Error> {
         let courier = self.courier();
         let repository = self.repository(false)?;
@@ -103,7 +103,7 @@ impl Vault {
         Ok(names.into_iter().map(|name| (name.path(), name)).collect())
     }
 
-    /// What was written since this was opened was locked when it was.
+    /// What was written since the target was opened got its lock on the way.
     fn take_in_written(&self, span: LockSpan, ends: &mut Ends) {
         if self.target_options().lock != Some(span) {
             return;
@@ -115,7 +115,8 @@ impl Vault {
         }
     }
 
-    /// A server may say yes to what it doesn't know: of each kind one is asked for.
+    /// A server may accept a lock request without knowing what it means, so the lock of one file of
+    /// each kind is read back.
     fn look_again_at_locks(
         &self,
         needed: &BTreeMap<String, Name>,
@@ -139,7 +140,7 @@ impl Vault {
     }
 }
 
-/// What isn't locked until `least` is counted as if it were until `at_once`.
+/// Files that aren't locked until `least` count as locked until `at_once`.
 fn locked(
     span: LockSpan,
     needed: &BTreeMap<String, Name>,

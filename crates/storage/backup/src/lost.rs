@@ -1,5 +1,5 @@
-//! Packs that a target has lost, though its indexes name them: a disk that went bad, somebody who
-//! deleted a file. A backup that counts on them can't be restored.
+//! Packs that the indexes name but the target has lost: a disk went bad, or somebody deleted a
+//! file. A backup that refers to them can't be restored.
 
 use crate::Error;
 use crate::store::Name;
@@ -10,8 +10,8 @@ use rustic_core::repofile::IndexFile;
 use rustic_core::{FileType, Id, Open, ReadBackend, RepairIndexOptions, Repository};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-/// So many that a list lacks are looked for by themselves, and all that are young: a list may be
-/// behind.
+/// How many packs missing from the list are looked up one by one, besides all recent ones: a
+/// listing may be out of date.
 const LOOKED_FOR: usize = 64;
 
 /// Packs that indexes name.
@@ -21,7 +21,7 @@ pub(crate) struct Named {
     pub(crate) packs: BTreeMap<Id, u32>,
     /// Those of them that were written within a day.
     young: BTreeSet<Id>,
-    /// Others, which are to be removed.
+    /// Packs that are marked for removal.
     marked: BTreeSet<Id>,
 }
 
@@ -33,9 +33,9 @@ impl Named {
 }
 
 impl Vault {
-    /// Has the indexes name no packs that are lost, so that what they held counts as not there,
-    /// and is sent again where there still is what it was made of. How many there were. Where a
-    /// backup was cut off (`resumed`) packs that no index names yet are taken in, too.
+    /// Drops lost packs from the indexes, so that what they held is sent again where its source
+    /// still exists, and returns how many there were. After an interrupted backup (`resumed`) packs
+    /// that no index names yet are added.
     ///
     /// # Errors
     /// The target fails, or lets no index be replaced.
@@ -65,7 +65,7 @@ impl Vault {
         Ok(lost.len())
     }
 
-    /// By the indexes.
+    /// The packs that the indexes name.
     pub(crate) fn named_packs<S: Open>(&self, repository: &Repository<S>) -> Result<Named, Error> {
         let since = self
             .courier()
@@ -83,8 +83,8 @@ impl Vault {
         Ok(named)
     }
 
-    /// Those of the named packs that are lost, and the target's list of packs with their sizes:
-    /// what is there although it wasn't listed is put into it.
+    /// The named packs that are lost, and the target's list of packs with their sizes, to which
+    /// packs are added that exist although they weren't listed.
     pub(crate) fn lost_of(&self, named: &Named) -> Result<(BTreeSet<Id>, HashMap<Id, u32>), Error> {
         let mut listed: HashMap<Id, u32> =
             self.told(self.courier().list_with_size(FileType::Pack))?.into_iter().collect();
@@ -102,7 +102,7 @@ impl Vault {
                 false => drop(lost.insert(*id)),
             }
         }
-        // Where one was there the list is behind, and says nothing of older ones.
+        // If one of them exists the list is out of date, so older ones may exist as well.
         let is_behind = lost.len() < looked_for.len();
         for (id, size) in others {
             let is_there = match named.young.contains(id) {

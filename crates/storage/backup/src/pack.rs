@@ -1,4 +1,4 @@
-//! One pack of a repository, piece by piece: which can be read, and a new pack of those
+//! One pack of a repository, blob by blob: which are readable, and a new pack made of those
 //! (<https://restic.readthedocs.io/en/stable/100_references.html#pack-format>).
 
 use crate::Error;
@@ -11,25 +11,25 @@ use rustic_core::repofile::{BlobType, IndexBlob, IndexPack};
 use rustic_core::{BlobId, FileType, Id, WriteBackend};
 use sha2::{Digest, Sha256};
 
-/// A nonce is before what is sealed, its tag behind it.
+/// Sealed data has its nonce before it and its tag behind it.
 const NONCE_BYTES: usize = 16;
 /// AES-256's key, and both of Poly1305-AES.
 const KEY_BYTES: usize = 32 + 16 + 16;
-/// What comes wrong may have been damaged on the way; what does so again wasn't.
+/// Corrupt data is read once more: it may have been damaged on the way.
 pub(crate) const TRIES: usize = 3;
-/// No piece is larger: restic and Braid cut files into pieces of 8 MiB at the most; a folder's list
+/// Largest blob accepted: restic and Braid cut files into chunks of at most 8 MiB; a folder's list
 /// may be longer.
 const LARGEST_PIECE: usize = 1 << 30;
 
-/// What there is of a pack.
+/// How much of a pack is intact.
 pub(crate) struct Inspected<Good> {
     /// All of it is what it should be.
     pub is_whole: bool,
     /// None of it is there.
     pub is_gone: bool,
-    /// The pieces that can be read.
+    /// The blobs that are readable.
     pub good: Vec<Good>,
-    /// Those that can't.
+    /// The others.
     pub bad: Vec<BlobId>,
 }
 
@@ -40,8 +40,8 @@ impl Inspected<(IndexBlob, Bytes)> {
     }
 }
 
-/// Reads it, and each piece that comes wrong once more by itself: a disk with a bad sector reads
-/// the others.
+/// Reads the pack, then each corrupt blob once more on its own: a disk with a bad sector can still
+/// read the others.
 ///
 /// # Errors
 /// The target can't be reached.
@@ -84,7 +84,7 @@ pub(crate) fn inspect(
     Ok(all)
 }
 
-/// A new pack of what can be read of one; none where that is nothing.
+/// A new pack of the readable blobs of another; none where there are none.
 ///
 /// # Errors
 /// The target fails.
@@ -111,7 +111,7 @@ pub(crate) fn write_good(vault: &Vault, pack: &IndexPack) -> Result<Option<Index
     Ok(Some(IndexPack { id: id.into(), blobs, time: pack.time, size: None }))
 }
 
-/// A file that has its content's digest as its name.
+/// A file that is named by the digest of its contents.
 pub(crate) fn sealed_file(vault: &Vault, text: &[u8]) -> Result<(Id, Bytes), Error> {
     let content = sealed(vault, text)?;
     Ok((Id::new(Sha256::digest(&content).into()), content.into()))

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Once;
 
-/// Runs it; a panic of the library becomes an error, and nothing of it is printed.
+/// Runs it. A panic of the library becomes an error, and isn't printed.
 pub(crate) fn caught<T>(what: impl FnOnce() -> T) -> Result<T, String> {
     static SET: Once = Once::new();
     SET.call_once(|| {

@@ -1,5 +1,5 @@
-//! What this computer knows of its targets: when each was backed up to, checked, and read back. One
-//! file for each target.
+//! What this computer remembers of its targets: when each got a backup, was checked, and was read
+//! back. One file per target.
 
 use crate::Error;
 use crate::lock::Ends;
@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-/// Who only [looks](Records::is_held) has the lock, too, for a moment: it is tried so often, with
-/// such pauses, before somebody is said to be at work.
+/// [`Records::is_held`] takes the lock for a moment, too: so many attempts, so far apart, are made
+/// before the target is said to be in use.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -40,23 +40,23 @@ pub struct Record {
     pub policy: Option<String>,
     /// How what is there is locked.
     pub lock: Option<Locking>,
-    /// The file with the key that backups are made with, where that was noted.
+    /// The key file of the backups made here, if recorded.
     pub key: Option<PathBuf>,
 }
 
-/// That what is at a target is locked.
+/// How files at a target are locked.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Locking {
-    /// For so many days from each backup on.
+    /// How many days a lock lasts from each backup on.
     pub days: u32,
-    /// When the first lock ends of what backups there need, since the Unix epoch.
+    /// When the first lock of a needed file expires, since the Unix epoch.
     pub ends_s: Option<u64>,
     /// Why they could not be prolonged the last time, if so.
     pub failed: Option<String>,
 }
 
 impl Locking {
-    /// As it was asked for; nothing where somebody has written something else into the file.
+    /// The span as it was asked for; none if the file was edited to hold something else.
     pub fn span(&self) -> Option<LockSpan> {
         LockSpan::of_days(self.days)
     }
@@ -65,7 +65,7 @@ impl Locking {
 /// A source's backups at this target. Times are since the Unix epoch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
-    /// One is under way, or was cut off, since then.
+    /// When the backup began that is under way, or was interrupted.
     pub begun_s: Option<u64>,
     /// The last one that is whole.
     pub done_s: Option<u64>,
@@ -73,7 +73,7 @@ pub struct Source {
     pub gap_s: Option<u64>,
     /// Its id.
     pub snapshot: Option<String>,
-    /// Files that it lacks as they could not be read.
+    /// Files missing from it because they could not be read.
     pub unreadable: usize,
     /// Why the last try failed, if it did.
     pub failed: Option<String>,
@@ -114,23 +114,23 @@ pub struct Unread {
     pub file: PathBuf,
     /// Why.
     pub why: String,
-    /// It may be well: who asks isn't let.
+    /// It may be fine: this user may not read it.
     pub may_not_be_read: bool,
 }
 
-/// Held while something is done with a target: one at a time.
+/// Held while a target is in use: one user at a time.
 pub struct Held(#[expect(dead_code, reason = "held")] File);
 
 impl Records {
-    /// In this folder, which is made when it is needed.
+    /// Uses this folder, which is created on demand.
     pub fn new(folder: impl Into<PathBuf>) -> Records {
         Records(folder.into())
     }
 
-    /// Keeps others from doing something with the target; `wait`s for who does already.
+    /// Locks the target against other users; with `wait`, waits for the present one.
     ///
     /// # Errors
-    /// Somebody does already, or the lock's file can't be made.
+    /// It is in use, or the lock file can't be made.
     pub fn hold(&self, target: &Target, wait: bool) -> Result<Held, Error> {
         let path = self.file(&target.shown(), "lock");
         fs::create_dir_all(&self.0).map_err(|error| Error::io("making", &self.0, error))?;

@@ -1,6 +1,6 @@
-//! Packs that are damaged at the target: what of them can be read is kept, the rest counts as not
-//! there, so that the next backup sends it again. What no backup sends again can be taken out of
-//! the backups that name it.
+//! Repairs packs that are damaged at the target. Blobs that are still readable are kept; the others
+//! are dropped from the indexes, so that the next backup sends them again. What no backup sends
+//! again can be removed from the backups that refer to it.
 
 use crate::Error;
 use crate::heard;
@@ -19,17 +19,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The tag of backups without what was lost for good.
+/// The tag of backups from which lost data was removed.
 const REPAIRED: &str = "repaired";
-/// What is added to the name of a file of which a part is lost.
+/// Suffix of a file that has lost a part of its contents.
 const SUFFIX: &str = ".repaired";
 
 /// What is wanted.
 pub struct Repair<'a> {
     /// Where.
     pub vault: &'a Vault,
-    /// Packs' names or their beginnings, as a check has them: of the others only their sizes are
-    /// looked at. Nothing: all are read.
+    /// Packs to read, by name or prefix, as a check reports them; of all others only the size is
+    /// compared. `None`: every pack is read.
     pub known: Option<BTreeSet<String>>,
 }
 
@@ -42,7 +42,7 @@ pub struct Damage {
     pub read_bytes: u64,
     /// Packs that are damaged, or gone.
     pub packs: Vec<DamagedPack>,
-    /// Backups that lack something, or will when the packs are mended; oldest first.
+    /// Backups that lack data now, or will once the packs are repaired; oldest first.
     pub backups: Vec<Lacking>,
 }
 
@@ -53,9 +53,9 @@ pub struct DamagedPack {
     pub id: String,
     /// It isn't there at all.
     pub gone: bool,
-    /// How many of the pieces in it can be read, and are kept.
+    /// How many of its blobs are readable, and kept.
     pub kept: usize,
-    /// How many can't.
+    /// How many aren't.
     pub lost: usize,
 }
 
@@ -96,7 +96,7 @@ impl Repair<'_> {
             for (pack, inspected) in self.inspect(&packs)? {
                 damage.read_packs += 1;
                 damage.read_bytes += u64::from(pack.pack_size());
-                // One that has grown is whole as far as it is read.
+                // Only the expected length is read: a file that has grown is intact that far.
                 let is_longer = listed.get(&*pack.id).is_some_and(|size| *size > pack.pack_size());
                 if inspected.is_whole && !is_longer {
                     continue;
@@ -155,7 +155,7 @@ impl Repair<'_> {
         found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Of what broken packs have lost that which no other pack has, too.
+    /// Blobs that were lost with broken packs and are in no other pack.
     fn found_nowhere(&self, broken: &HashMap<Id, Vec<BlobId>>) -> Result<HashSet<Id>, Error> {
         let mut lost: HashSet<Id> = broken.values().flatten().map(|blob| **blob).collect();
         if lost.is_empty() {
@@ -177,8 +177,8 @@ impl Repair<'_> {
         Ok(lost)
     }
 
-    /// Keeps what can be read of the damaged packs, and has the indexes name the rest no more. Cut
-    /// off at any moment it leaves nothing that it would not mend when it runs again.
+    /// Saves the readable blobs of damaged packs and drops the others from the indexes. Safe to
+    /// interrupt: the next run finishes the repair.
     ///
     /// # Errors
     /// The target fails, or lets nothing be removed.
@@ -199,7 +199,7 @@ impl Repair<'_> {
                 named.push((id, index));
             }
         }
-        // What can be read is somewhere else, and found there, before it goes from here.
+        // Readable blobs are stored and indexed elsewhere before the damaged pack is removed.
         let mut kept = IndexFile::default();
         let mut done = HashSet::new();
         for pack in named.iter().flat_map(|(_, index)| &index.packs) {
@@ -211,8 +211,8 @@ impl Repair<'_> {
             vault.write_index(&kept)?;
         }
         courier.look_again(before)?;
-        // A target that lets nothing be removed refuses here, and is as it was. One that said that
-        // a pack is gone may have been wrong.
+        // A target that forbids deletion refuses here, with nothing changed yet. One that reported
+        // a pack as gone may have been wrong.
         let there = damage.packs.iter().filter(|pack| !pack.gone);
         for id in there.filter_map(|pack| pack.id.parse().ok()) {
             vault.told(courier.remove(FileType::Pack, &id, false))?;
@@ -228,8 +228,8 @@ impl Repair<'_> {
         courier.look_again(before)
     }
 
-    /// Takes what is lost out of the backups that name it; how many there were. What is left of a
-    /// file has another name, and the backup is incomplete.
+    /// Removes lost data from the backups that refer to it, and returns how many there were. What
+    /// is left of a file gets another name, and its backup counts as incomplete.
     ///
     /// # Errors
     /// The target fails, or lets nothing be removed.
@@ -253,7 +253,7 @@ impl Repair<'_> {
                 by_tags.entry(tags).or_default().push(snapshot);
             }
         }
-        // The library gives all the same tags, instead of theirs.
+        // The library replaces every backup's own tags by the same set.
         for (tags, snapshots) in by_tags {
             let mut list = rustic_core::StringList::default();
             tags.iter().for_each(|tag| list.add(tag.clone()));
@@ -268,7 +268,7 @@ impl Repair<'_> {
         Ok(lacking.len())
     }
 
-    /// What an index has that isn't listed yet would count as lost.
+    /// Otherwise packs that an index names, but that aren't listed yet, would count as lost.
     fn refuse_lists_behind(&self, damage: &Damage) -> Result<(), Error> {
         let vault = self.vault;
         let repository = vault.repository(false)?;

@@ -1,4 +1,4 @@
-//! Back from a backup, to an empty place; what came is compared with what the backup says.
+//! Restores from a backup to an empty place, then compares the result with the backup.
 
 use crate::Error;
 use crate::heard;
@@ -19,15 +19,15 @@ use std::path::{Component, Path, PathBuf};
 pub struct Restoration<'a> {
     /// From where.
     pub vault: &'a Vault,
-    /// An id, its beginning, or `latest`, which is that of the path.
+    /// A backup's id or id prefix, or `latest`: the newest that holds the path.
     pub which: String,
     /// A file or folder in it; else all that was backed up.
     pub path: Option<PathBuf>,
-    /// To here: an empty folder, or nothing yet; a file's own new path.
+    /// The destination: an empty or new folder; for a file its own new path.
     pub to: PathBuf,
     /// Nothing is written.
     pub dry_run: bool,
-    /// Is told at once what may go wrong.
+    /// Called at once with anything that may go wrong.
     pub warn: &'a dyn Fn(&str),
 }
 
@@ -47,20 +47,20 @@ pub struct Restored {
     pub folders: u64,
     /// Bytes that were read.
     pub bytes: u64,
-    /// What couldn't be set as it was, as owners where one isn't root.
+    /// Metadata that couldn't be restored, such as owners without root.
     pub lacking: Vec<String>,
     /// Something could not be read when the backup was made.
     pub incomplete: bool,
-    /// Files that couldn't come: the target has lost what they consist of, or it is damaged there.
+    /// Files that couldn't be restored: their data is lost or damaged at the target.
     #[serde(serialize_with = "all_shown")]
     pub lost: Vec<PathBuf>,
 }
 
 impl Restoration<'_> {
-    /// Does it. When this returns well, each file was read again and is what the backup says.
+    /// Restores. After success every file has been read again and matches the backup.
     ///
     /// # Errors
-    /// Something is at the place; the target fails; the disk is full; something came otherwise.
+    /// The destination exists, the target fails, the disk is full, or a file doesn't match.
     pub fn run(&self) -> Result<Restored, Error> {
         let heard = heard::listen();
         let vault = self.vault;
@@ -107,7 +107,7 @@ impl Restoration<'_> {
         let done = caught(|| {
             let plan = repository.prepare_restore(&restore, nodes.clone(), &destination, false)?;
             restored.bytes = plan.restore_size;
-            // It has told that nothing is there yet.
+            // What the library has said so far is only that nothing is there yet.
             said_before = heard.lines().len();
             repository.restore(plan, &restore, nodes.clone(), &destination)
         });
@@ -138,7 +138,7 @@ impl Restoration<'_> {
         Ok(restored)
     }
 
-    /// Not refused: files with holes, or twice the same, take less.
+    /// Warns only: sparse and duplicate files take less.
     fn warn_of_room(&self, bytes: u64) {
         if let Some(room) = room_at(&self.to).filter(|room| *room < bytes) {
             (self.warn)(&format!(
@@ -150,7 +150,7 @@ impl Restoration<'_> {
         }
     }
 
-    /// Gives the error back if it may be for what the target has lost, so that the rest can come.
+    /// Returns the error again if lost data may be its cause, so that the rest can be restored.
     fn check_salvageable(&self, error: Error, is_folder: bool) -> Result<Error, Error> {
         if room_at(&self.to).is_some_and(|room| room < FULL) {
             let full = io::Error::from(rustix::io::Errno::NOSPC);
@@ -162,7 +162,7 @@ impl Restoration<'_> {
         }
     }
 
-    /// `again` is what a second restore would do, which has read what is there.
+    /// `again` is the plan of a second restore, made by reading what is there now.
     fn check_nothing_left(&self, again: &RestorePlan) -> Result<(), Error> {
         let (files, folders) = (again.stats.files, again.stats.dirs);
         if again.restore_size > 0 || files.restore + files.modify + folders.restore > 0 {
@@ -177,7 +177,7 @@ impl Restoration<'_> {
 }
 
 impl Restored {
-    /// One more is to come.
+    /// Counts one entry that is to be restored.
     fn count(&mut self, path: &Path, node: &Node) -> Result<(), Error> {
         if path.components().any(|part| !matches!(part, Component::Normal(_))) {
             let text = format!("{}: a name in the backup leads elsewhere", path.display());
@@ -196,7 +196,7 @@ fn all_shown<S: serde::Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S:
     to.collect_seq(paths.iter().map(|path| path.display().to_string()))
 }
 
-/// With less free a disk is full: what failed there failed for that.
+/// A disk with less free space, in bytes, counts as full: that is why a restore failed.
 const FULL: u64 = 1 << 20;
 
 /// Bytes that are free where `to` is or will be, where that can be known.
@@ -206,7 +206,7 @@ fn room_at(to: &Path) -> Option<u64> {
     Some(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
-/// Nothing is overwritten, and nothing is written through a link of somebody's.
+/// Refuses to overwrite anything, or to write through somebody's symbolic link.
 fn check_free(to: &Path, is_folder: bool) -> Result<(), Error> {
     let taken = |what: &str| Err(Error::Refused(format!("{} {what}", to.display())));
     match fs::symlink_metadata(to) {
@@ -223,7 +223,7 @@ fn check_free(to: &Path, is_folder: bool) -> Result<(), Error> {
     }
 }
 
-/// What is restored is for everybody to read who reads the target, which may be copied elsewhere.
+/// Refuses to restore into the target: plain files would lie among what is encrypted.
 fn check_apart(to: &Path, target: &Target) -> Result<(), Error> {
     let Target::Folder(target) = target else { return Ok(()) };
     let Ok(target) = fs::canonicalize(target) else { return Ok(()) };

@@ -1,6 +1,6 @@
-//! What servers know us by: `AWS_ACCESS_KEY_ID` and the like, from the environment or from a file
-//! of `NAME=VALUE` lines, which is read again where a server refuses: credentials that expire are
-//! renewed by whoever writes it.
+//! Credentials for servers, `AWS_ACCESS_KEY_ID` and the like, from the environment or from a file
+//! of `NAME=VALUE` lines. The file is read again when a server refuses, since somebody may have
+//! renewed credentials that expire.
 
 use crate::Error;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Where they are when nobody says; it need not be there.
+/// The default file; it need not exist.
 pub const DEFAULT: &str = "/etc/braid/backup.env";
 
 /// Where secrets are looked up.

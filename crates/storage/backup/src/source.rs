@@ -1,5 +1,4 @@
-//! What is backed up: a moment of it where the filesystem has snapshots, else as it is while it is
-//! read.
+//! What is backed up: a snapshot of it where the filesystem has them, else the live files.
 
 use crate::Error;
 use crate::courier::Courier;
@@ -22,26 +21,26 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// From what it is read.
+/// What the backup is read from.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum From {
-    /// A snapshot that was made for it: all of it is of one moment.
+    /// A snapshot taken for this backup: all files are of the same moment.
     Snapshot,
-    /// It can't be changed anyway.
+    /// The source is read-only, so nothing can change meanwhile.
     ReadOnly,
-    /// As it is while it is read, for this reason.
+    /// The live files, for this reason.
     Live(String),
 }
 
-/// What is read, while it is read; a snapshot that was made for it goes with it.
+/// The source while it is read. Dropping it removes the snapshot that was taken for it.
 #[derive(Debug)]
 pub struct Ground {
-    /// As what it is backed up.
+    /// The path it is backed up as.
     pub path: PathBuf,
-    /// From what it is read.
+    /// What it is read from.
     pub from: From,
-    /// Subvolumes inside, which no snapshot has: they are empty folders in the backup.
+    /// Nested subvolumes, which a snapshot doesn't contain: empty folders in the backup.
     pub without: Vec<PathBuf>,
     read: PathBuf,
     snapshot: Option<Snapshot>,
@@ -52,7 +51,7 @@ struct Snapshot {
     /// The folder that holds it.
     holder: File,
     name: OsString,
-    /// Locked: nobody takes it for left behind.
+    /// Locked, so that nobody takes the snapshot for a leftover.
     _held: File,
 }
 
@@ -112,7 +111,7 @@ impl Ground {
         })
     }
 
-    /// A target within its own source would have itself in each backup, and grow without end.
+    /// Refuses a target inside its own source: each backup would contain the earlier ones.
     ///
     /// # Errors
     /// It is one.
@@ -223,8 +222,8 @@ fn said(error: braid_replica::Error) -> Error {
     Error::Refused(error.to_string())
 }
 
-/// What the library's own source leaves out besides: the folder itself, with its mode and owner.
-/// And the end: it would read all that there is for a target that is full.
+/// Adds what the library's own source lacks: the top folder itself with its mode and owner, and an
+/// early end, so that nothing more is read once the target is full.
 pub(crate) struct Whole {
     inner: LocalSource,
     root: PathBuf,
@@ -306,7 +305,7 @@ impl ReadSourceOpen for Opener {
     }
 }
 
-/// A file that can't be read any more once the courier has ended.
+/// A file that stops being readable once the courier has ended.
 pub(crate) struct UntilTheEnd {
     inner: <InnerOpener as ReadSourceOpen>::Reader,
     courier: Courier,

@@ -27,19 +27,19 @@ pub(crate) enum StoreError {
     /// There is no such file.
     #[error("it isn't there")]
     Absent,
-    /// It is shorter, or otherwise not what it should be; others may be well.
+    /// The file is truncated or otherwise corrupt; others may be fine.
     #[error("{0}")]
     Damaged(String),
-    /// It may go well another time.
+    /// It may work the next time.
     #[error("{0}")]
     Passing(String),
     /// The target's name has no address now; it may have one when the network is there.
     #[error("{0}")]
     Nameless(String),
-    /// It won't, unless somebody does something; so won't what else is asked.
+    /// Neither this nor any other request will work until somebody does something.
     #[error("{0}")]
     Final(String),
-    /// This one thing is forbidden, as an append-only target does; others may go well.
+    /// This one request is forbidden, as at an append-only target; others may work.
     #[error("{0}")]
     Forbidden(String),
 }
@@ -74,13 +74,13 @@ pub(crate) trait Store: Send + Sync {
     fn list(&self, kind: FileType) -> Result<Vec<(Id, u32)>, StoreError>;
     /// All of it, or a part.
     fn read(&self, name: &Name, part: Option<Range<u64>>) -> Result<Bytes, StoreError>;
-    /// It is there whole, and safe as far as the target can say, or not there.
+    /// Afterwards the file is there whole, as durably as the target can tell, or not at all.
     fn write(&self, name: &Name, content: &[Bytes]) -> Result<(), StoreError>;
-    /// Gone is gone: no error when it wasn't there.
+    /// No error if it wasn't there.
     fn remove(&self, name: &Name) -> Result<(), StoreError>;
-    /// Before the first file.
+    /// Prepares the target for its first file.
     fn create(&self) -> Result<(), StoreError>;
-    /// Removes what writers left that were killed, where such a thing is left.
+    /// Removes what killed writers left behind.
     fn tidy(&self) -> Result<(), StoreError> {
         Ok(())
     }
@@ -88,23 +88,23 @@ pub(crate) trait Store: Send + Sync {
     fn now(&self) -> Timestamp {
         Timestamp::now()
     }
-    /// Whether it can lock what it has; why not, else.
+    /// Whether it can lock files; if not, why.
     fn can_lock(&self) -> Result<(), StoreError> {
         let text = "only S3 servers lock what they have; let this target only append instead";
         Err(StoreError::Final(text.to_owned()))
     }
-    /// Nobody deletes this version of it before then; the end of its lock, which may be a later one
-    /// that it has already.
+    /// Locks this version of it until then. Returns when the lock expires, which may be later: an
+    /// existing lock isn't shortened.
     fn lock(&self, _name: &Name, _until: Timestamp) -> Result<Timestamp, StoreError> {
         self.can_lock().map(|()| Timestamp::MIN)
     }
-    /// The end of its lock, if it has one.
+    /// When its lock expires, if it has one.
     fn lock_end(&self, _name: &Name) -> Result<Option<Timestamp>, StoreError> {
         Ok(None)
     }
 }
 
-/// What reaches it.
+/// Opens the store of a target.
 pub(crate) fn open(
     target: &Target,
     target_options: &TargetOptions,
@@ -129,7 +129,7 @@ pub(crate) fn open(
     })
 }
 
-/// A listed file's id; what else lies there is none of ours.
+/// A listed file's id; none for files that aren't a repository's.
 fn id_of(name: &str) -> Option<Id> {
     (name.len() == 64).then(|| name.parse().ok()).flatten()
 }
@@ -138,7 +138,7 @@ fn size_of(bytes: u64) -> Result<u32, StoreError> {
     u32::try_from(bytes).map_err(|_| StoreError::Final("a file is larger than 4 GiB".to_owned()))
 }
 
-/// What was read, up to a byte more than a file of a repository may have.
+/// What was read: at most one byte more than a repository's largest file.
 fn bounded(content: Bytes) -> Result<Bytes, StoreError> {
     if content.len() as u64 > LARGEST_BYTES {
         return Err(StoreError::Damaged("it is larger than 1 GiB".to_owned()));

@@ -1,4 +1,4 @@
-//! How a target is spoken to.
+//! How a target is accessed.
 
 use crate::secrets::Secrets;
 use crate::watch::Watch;
@@ -9,32 +9,32 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// How a target is spoken to.
+/// How a target is accessed.
 #[derive(Clone)]
 pub struct TargetOptions {
-    /// At most so fast, both ways together.
+    /// Limit of the rate, both directions together.
     pub limit: Option<Rate>,
-    /// So often in a row something is tried again.
+    /// How often in a row a request is tried again.
     pub retries: u32,
-    /// So long before the first time; twice as long before each further one.
+    /// Pause before the first retry; it doubles with each further one.
     pub first_pause: Duration,
-    /// So many packs are sent at a time.
+    /// How many packs are sent at a time.
     pub connections: usize,
     /// Where servers' credentials are.
     pub secrets: Secrets,
     /// What reaches an SFTP server, instead of `ssh`: a shell's command.
     pub sftp_command: Option<String>,
-    /// Where lists and folders that came are kept for the next time.
+    /// Folder that caches lists and folders for the next time.
     pub cache: Option<PathBuf>,
-    /// What is written is locked for so long, where the target can.
+    /// How long written files are locked, where the target can.
     pub lock: Option<LockSpan>,
-    /// The target was reached before: a name without an address isn't mistyped.
+    /// The target was reached before, so a name without an address isn't a typing error.
     pub is_known: bool,
-    /// Who watches.
+    /// Where progress is shown.
     pub watch: Watch,
-    /// Set from elsewhere: nothing else is begun, and what is under way ends soon.
+    /// Set from outside to stop: nothing new is begun, and what is under way ends soon.
     pub stop: Arc<AtomicBool>,
-    /// Who is told, in words, that something is tried again.
+    /// Called with a message when something is tried again.
     pub tell: fn(&str),
 }
 

@@ -1,4 +1,4 @@
-//! A target that is prepared and open: what is in it, whether it is whole, what is to go.
+//! An open target: lists its backups, checks them, and removes old ones.
 
 use crate::Error;
 use crate::chosen::{self, Series};
@@ -39,16 +39,16 @@ pub struct Vault {
     key: Key,
     target_options: TargetOptions,
     courier: Courier,
-    /// What the key opened: to derive it takes a third of a second and 128 MB each time.
+    /// The key of the repository, kept since deriving it costs a third of a second and 128 MB.
     opened: OnceLock<MasterKey>,
-    /// Since when it is.
+    /// When it was opened.
     since: Instant,
 }
 
 /// A backup that is there.
 #[derive(Clone, Debug, Serialize)]
 pub struct Present {
-    /// By which it is named.
+    /// Its id.
     pub id: String,
     /// When it was made, since the Unix epoch.
     #[serde(rename = "taken_s", serialize_with = "as_seconds")]
@@ -57,9 +57,9 @@ pub struct Present {
     pub host: String,
     /// What was backed up.
     pub paths: Vec<PathBuf>,
-    /// Bytes of its files, where it says so.
+    /// Total size of its files in bytes, if recorded.
     pub bytes: Option<u64>,
-    /// Its files, where it says so.
+    /// How many files it has, if recorded.
     pub files: Option<u64>,
     /// Something could not be read when it was made.
     pub incomplete: bool,
@@ -84,11 +84,11 @@ pub struct Entry {
 pub struct CheckReport {
     /// How much of the data was read, percent.
     pub read_percent: f64,
-    /// What is wrong; nothing is good.
+    /// What is wrong; empty if nothing is.
     pub errors: Vec<String>,
-    /// The packs that errors are about: how their names begin.
+    /// The damaged packs, by the beginning of their names.
     pub damaged_packs: BTreeSet<String>,
-    /// What isn't as it might be, and does no harm.
+    /// Harmless oddities.
     pub remarks: Vec<String>,
 }
 
@@ -213,8 +213,8 @@ impl Vault {
         Ok(node.meta.size)
     }
 
-    /// Looks whether all that backups need is there; reads `percent` of the data, chosen by
-    /// chance, and compares it with its digests.
+    /// Checks that everything the backups need is there; reads a random `percent` of the data and
+    /// verifies its digests.
     ///
     /// # Errors
     /// The target can't be reached; what is wrong in it is in the report.
@@ -262,8 +262,8 @@ impl Vault {
         Ok(report)
     }
 
-    /// What the policy means for each backup; those of each computer and path are counted for
-    /// themselves. Newest first.
+    /// What the policy decides for each backup, newest first. Each computer and path is counted
+    /// separately.
     ///
     /// # Errors
     /// They can't be read.
@@ -293,7 +293,7 @@ impl Vault {
         Ok(all)
     }
 
-    /// It stays until a whole one is newer.
+    /// An incomplete backup stays until a newer one is complete.
     fn fate_of_incomplete(
         &self,
         one: &Present,
@@ -322,9 +322,9 @@ impl Vault {
         series.values().filter_map(|fates| retention::caution(fates, is_known, now)).collect()
     }
 
-    /// Removes those that don't stay, and then the data that nothing needs any more; how many went.
-    /// `made_here` are backups that this computer knows of: a list without them may be behind, and
-    /// what it lacks would count as needed by nobody.
+    /// Deletes the backups that don't stay, then data that nothing refers to any more; returns how
+    /// many backups went. `made_here` are backups that this computer knows of: a list that lacks
+    /// one is out of date, and the data of unlisted backups would be taken for unused.
     ///
     /// # Errors
     /// The target lets nothing be removed, or can't be reached; or its lists aren't whole.
@@ -336,8 +336,8 @@ impl Vault {
         let ids =
             going.iter().map(|id| self.told(id.parse())).collect::<Result<Vec<_>, Error>>()?;
         self.refuse_lists_without(made_here)?;
-        // Packs are marked now, and removed by a later run: another computer may just be using
-        // them, by a backup that lists don't have yet; and what that has sent isn't old.
+        // Packs are only marked now, and removed by a later run: another computer's backup that
+        // isn't listed yet may be using them.
         let mut options = PruneOptions::default();
         options.keep_pack = jiff::Span::new().hours(LONGEST_BEHIND.as_secs() as i64 / 3600);
         options.ignore_snaps.clone_from(&ids);
@@ -461,7 +461,7 @@ impl Vault {
         Ok(all)
     }
 
-    /// The backups of this id or its beginning; for `latest` the newest of each computer and path.
+    /// The backups with this id or id prefix; for `latest` the newest of each computer and path.
     pub(crate) fn snapshots<S: IndexedFull>(
         &self,
         repository: &Repository<S>,
@@ -580,7 +580,7 @@ impl Vault {
         Repository::new_with_progress(&options, &backends, self.target_options.watch.clone())
     }
 
-    /// What the target said tells more than what the library makes of it.
+    /// Prefers the target's own error to what the library makes of it.
     pub(crate) fn told<T>(&self, result: Result<T, Box<RusticError>>) -> Result<T, Error> {
         result.map_err(|error| {
             self.courier.failure().unwrap_or_else(|| Error::Format(one_line(&error)))
@@ -604,7 +604,7 @@ pub(crate) fn paths_of(snapshot: &SnapshotFile) -> Vec<PathBuf> {
     snapshot.paths.iter().map(PathBuf::from).collect()
 }
 
-/// All that is in it; where restic backed up several paths at once, from the root on.
+/// The path that was backed up; the root where restic backed up several at once.
 pub(crate) fn root_of(snapshot: &SnapshotFile) -> PathBuf {
     match paths_of(snapshot).as_slice() {
         [one] => one.clone(),

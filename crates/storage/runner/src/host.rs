@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often and how long the host is given time to show what was done.
+/// How often, and how far apart, the host is asked again until it shows what was done.
 const SETTLE: Duration = Duration::from_millis(200);
 const SETTLE_TRIES: u32 = 25;
 
-/// For so long a look at all disks and pools is good for further conditions.
+/// How long one look at all disks and pools serves further conditions.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// The host that this process runs on.

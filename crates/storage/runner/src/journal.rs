@@ -166,12 +166,12 @@ impl StateDir {
         Ok(PlanJournal { folder, file, record, is_reopened: true, _lock: lock, _disks: disks })
     }
 
-    /// Where replications are remembered that aren't through; no pool's name begins with a dot.
+    /// The register of unfinished replications; no pool's name begins with a dot.
     pub fn replications(&self) -> PathBuf {
         self.0.join(".replications")
     }
 
-    /// Where it is remembered when backups were made, checked and read back.
+    /// The records of when backups were made, checked and read back.
     pub fn backups(&self) -> PathBuf {
         self.0.join(".backups")
     }

@@ -79,7 +79,7 @@ fn advance(
     let mut reached = done(system)?;
     if begun && !reached {
         let followed = follow(system, tell, step)?;
-        // Also what wasn't to be followed any more may have ended since the last look.
+        // It may also have ended since the last look, after it could no longer be followed.
         reached = (followed && step.after.is_empty()) || done(system)?;
         let mut tries = 0;
         while followed && !reached && system.settle(tries) {
@@ -115,8 +115,8 @@ fn advance(
     Ok(())
 }
 
-/// Half of the step may be on its disks and in its own way: takes that back, so that it can be
-/// begun anew. But what somebody else has put there since then stays.
+/// A half-done step may be in its own way on its disks: removes that, so that it can begin anew.
+/// What somebody else has put there since then stays.
 fn clear_the_way(
     system: &mut dyn System,
     tell: &mut dyn FnMut(Happening),

@@ -61,8 +61,8 @@ pub trait System {
         Ok(false)
     }
 
-    /// When the host is still at the action: stops it, so that all is as if it had never been
-    /// begun but for what was moved already, and returns `true`; else `false`.
+    /// Stops the action if the host is still busy with it and returns `true`, else `false`. Only
+    /// what it has moved already stays moved.
     ///
     /// # Errors
     /// It can't be stopped.
@@ -104,8 +104,8 @@ pub enum Verdict {
     Fails(String),
 }
 
-/// What a step may have left on the disks that it claims: then these are no longer what they were
-/// when the plan was made, and that is right.
+/// What an earlier attempt at a step may have left on the disks that it claims, so that they
+/// legitimately differ from what they were when the plan was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeftBehind {
     /// Nothing: it was never begun.

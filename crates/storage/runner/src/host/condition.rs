@@ -10,8 +10,8 @@ use braid_pool::observed::{
 use braid_pool::step::{Condition, SyncWanted, quoted};
 use braid_pool::uuid::Uuid;
 
-/// btrfs doesn't use the last bytes of a device that fill no 64 KiB, nor does it have to be told
-/// of less than a MiB.
+/// btrfs leaves the last bytes of a device unused that don't fill 64 KiB; less than a MiB isn't
+/// worth a resize.
 const ROUNDING_BYTES: u64 = 1 << 20;
 
 /// The host's disks and pools at one moment.
