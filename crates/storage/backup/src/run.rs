@@ -3,12 +3,15 @@
 use crate::Error;
 use crate::courier::Delivery;
 use crate::heard;
+use crate::lost::Named;
 use crate::quiet::caught;
 use crate::source::{From, Ground};
 use crate::vault::{INCOMPLETE, Vault};
+use crate::walk::Walk;
 use rustic_core::repofile::SnapshotFile;
 use rustic_core::{BackupOptions, SnapshotOptions};
 use serde::Serialize;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// What is wanted.
@@ -87,6 +90,7 @@ impl Backup<'_> {
             }
             lost = self.vault.take_stock(&repository, self.resumed)?;
         }
+        let counted_on = self.vault.named_packs(&repository)?;
         let repository = self.vault.told(repository.to_indexed_ids())?;
         let source = self.vault.told(self.ground.source(courier))?;
         let snapshot = self.vault.told(SnapshotOptions::default().to_snapshot())?;
@@ -110,6 +114,7 @@ impl Backup<'_> {
         let left_out = left_out(&heard.lines());
         let mut id = None;
         if !self.dry_run {
+            self.refuse_without_what_went(&counted_on, &snapshot)?;
             if left_out.unreadable_count > 0 {
                 snapshot.tags.add(INCOMPLETE.to_owned());
             }
@@ -123,6 +128,33 @@ impl Backup<'_> {
         }
         let finished = self.finished(&snapshot, id, left_out, began.elapsed().as_secs_f64());
         Ok(Finished { lost_packs: lost, ..finished })
+    }
+
+    /// Another computer may have removed what no backup needed, and this one counted on: until it
+    /// is done nothing says that it needs it, and it may take days.
+    fn refuse_without_what_went(
+        &self,
+        counted_on: &Named,
+        snapshot: &SnapshotFile,
+    ) -> Result<(), Error> {
+        let repository = self.vault.repository(true)?;
+        let named = self.vault.named_packs(&repository)?;
+        if counted_on.packs.keys().all(|id| !named.is_new(id)) {
+            return Ok(());
+        }
+        let repository = self.vault.told(repository.to_indexed())?;
+        let lack = Walk::new(self.vault, &repository, &HashSet::new()).lack_of(snapshot)?;
+        if !lack.is_some() {
+            return Ok(());
+        }
+        Err(Error::Target {
+            target: self.vault.target().shown(),
+            what: format!(
+                "another computer has removed what {} files and {} folders of this backup counted \
+                 on, while it ran: run it again, which sends only that",
+                lack.lost_files, lack.lost_folders
+            ),
+        })
     }
 
     fn finished(
