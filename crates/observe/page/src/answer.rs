@@ -130,7 +130,7 @@ async fn get(
     who: &Who,
     parts: &[&str],
     query: Form,
-    #[cfg_attr(not(feature = "manual"), expect(unused_variables))] headers: &HeaderMap,
+    #[cfg_attr(not(feature = "manual"), allow(unused_variables))] headers: &HeaderMap,
 ) -> Outcome {
     match parts {
         ["live"] => watch(page, who, &query),
