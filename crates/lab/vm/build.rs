@@ -11,7 +11,7 @@ fn main() {
     let wanted = is("CARGO_CFG_TARGET_ARCH", "x86_64")
         && is("CARGO_CFG_TARGET_OS", "linux")
         && is("CARGO_CFG_TARGET_ENV", "gnu");
-    for name in ["ptrace", "record"] {
+    for name in ["ptrace", "clock", "record"] {
         let source = format!("preload/{name}.rs");
         println!("cargo::rerun-if-changed={source}");
         let library =

@@ -1,7 +1,14 @@
 //! Preloaded into the kernel of the VM on x86-64; built by build.rs, not a
 //! module of the crate.
 //!
-//! User Mode Linux before 6.13 keeps a process's FPU state in buffers of a fixed
+//! User Mode Linux takes and gives back a process's FPU state at every system call
+//! and twice at every page fault, though it rarely changes it, and never while the
+//! process stands still. Each time the host copies 2 KiB or more and allocates
+//! memory for it. Here the state of the process that ran last is remembered: what
+//! is asked for again comes from there, and what is given back as it was taken stays
+//! where it is.
+//!
+//! Also, User Mode Linux before 6.13 keeps the state in buffers of a fixed
 //! size (AVX-512's), while the host takes the state by
 //! `ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE)` only in its own full size
 //! (`xstateregs_set` of arch/x86/kernel/fpu/regset.c). On CPUs with more state,
@@ -14,8 +21,15 @@ use core::cell::UnsafeCell;
 use core::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use core::mem::transmute;
 use core::ptr;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+use core::slice;
+use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
 
+const PTRACE_CONT: c_uint = 7;
+const PTRACE_GETREGS: c_uint = 12;
+const PTRACE_SETREGS: c_uint = 13;
+const PTRACE_SYSCALL: c_uint = 24;
+const PTRACE_SYSEMU: c_uint = 31;
+const PTRACE_GETSIGINFO: c_uint = 0x4202;
 const PTRACE_GETREGSET: c_uint = 0x4204;
 const PTRACE_SETREGSET: c_uint = 0x4205;
 const NT_X86_XSTATE: usize = 0x202;
@@ -43,20 +57,41 @@ unsafe extern "C" {
 
 type Ptrace = unsafe extern "C" fn(c_uint, c_int, *mut c_void, *mut c_void) -> c_long;
 
-/// The C library's `ptrace`.
+/// The C library's `ptrace`, from the first call on, when the kernel tries what the host can.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-/// The host's full size; 0 as long as the VM's own was taken.
-static FULL: AtomicUsize = AtomicUsize::new(0);
 
 /// Static, since the VM's kernel has stacks of 16 KiB only. It runs on one
 /// processor and never leaves a ptrace(2) for another.
-static STATE: State = State(UnsafeCell::new([0; ROOM / 8]));
+static KEPT: Kept = Kept(UnsafeCell::new(State {
+    pid: 0,
+    length: 0,
+    is_ahead: false,
+    bytes: Bytes([0; ROOM]),
+    full_length: 0,
+    full: Bytes([0; ROOM]),
+}));
+
+struct Kept(UnsafeCell<State>);
+
+// SAFETY: as said at KEPT.
+unsafe impl Sync for Kept {}
+
+/// What is known of the FPU states of the processes that stand still.
+struct State {
+    /// Whose state this is; 0 for nobody's.
+    pid: c_int,
+    /// How much of the bytes, as the host gave it.
+    length: usize,
+    /// The process itself has another: it gets this before it goes on.
+    is_ahead: bool,
+    bytes: Bytes,
+    /// The host's full size; 0 as long as the VM's own was taken.
+    full_length: usize,
+    full: Bytes,
+}
 
 #[repr(align(64))]
-struct State(UnsafeCell<[u64; ROOM / 8]>);
-
-// SAFETY: as said at STATE.
-unsafe impl Sync for State {}
+struct Bytes([u8; ROOM]);
 
 /// Takes the place of the C library's `ptrace`.
 ///
@@ -69,34 +104,135 @@ pub unsafe extern "C" fn ptrace(
     address: *mut c_void,
     data: *mut c_void,
 ) -> c_long {
-    // SAFETY: what the caller promised to ptrace(2); the buffer is larger than
-    // both states, the kernel is told its size, and no one else uses it.
+    // SAFETY: what the caller promised to ptrace(2); no one else uses the state.
     unsafe {
-        let next = next();
-        if request != PTRACE_SETREGSET || address as usize != NT_X86_XSTATE {
-            return next(request, pid, address, data);
-        }
-        if FULL.load(Relaxed) == 0 {
-            let result = next(request, pid, address, data);
-            if result == 0 || *__errno_location() != EFAULT {
-                return result;
+        let kept = &mut *KEPT.0.get();
+        match request {
+            PTRACE_GETREGSET if address as usize == NT_X86_XSTATE => kept.get(pid, data.cast()),
+            PTRACE_SETREGSET if address as usize == NT_X86_XSTATE => kept.set(pid, data.cast()),
+            PTRACE_GETREGS | PTRACE_SETREGS | PTRACE_GETSIGINFO => {
+                next()(request, pid, address, data)
+            }
+            // The kernel's own code goes on there, which has no use for the state, and
+            // may leave another: with the signal the host starts from the initial one.
+            PTRACE_CONT if kept.pid == pid => {
+                kept.is_ahead = true;
+                next()(request, pid, address, data)
+            }
+            PTRACE_CONT => next()(request, pid, address, data),
+            PTRACE_SYSEMU | PTRACE_SYSCALL if kept.pid != pid => {
+                next()(request, pid, address, data)
+            }
+            // It goes on, or something else happens to it, after which nothing is known.
+            _ => {
+                let given = kept.give();
+                if kept.pid == pid {
+                    kept.pid = 0;
+                }
+                if given != 0 { given } else { next()(request, pid, address, data) }
             }
         }
-        let state = STATE.0.get().cast::<u8>();
-        if FULL.load(Relaxed) == 0 {
-            let mut all = IoVec { base: state.cast(), length: ROOM };
-            let result = next(PTRACE_GETREGSET, pid, address, (&raw mut all).cast());
+    }
+}
+
+impl State {
+    /// Tells the state of a process.
+    ///
+    /// # Safety
+    /// As PTRACE_GETREGSET: the vector's buffer can be written to.
+    unsafe fn get(&mut self, pid: c_int, into: *mut IoVec) -> c_long {
+        // SAFETY: what the caller promised; lengths are checked.
+        unsafe {
+            if self.pid == pid && (*into).length >= self.length {
+                ptr::copy_nonoverlapping(self.bytes.0.as_ptr(), (*into).base.cast(), self.length);
+                (*into).length = self.length;
+                return 0;
+            }
+            let given = self.give();
+            if given != 0 {
+                return given;
+            }
+            self.pid = 0;
+            let result = next()(PTRACE_GETREGSET, pid, NT_X86_XSTATE as *mut c_void, into.cast());
+            if result == 0 && (*into).length <= ROOM {
+                self.pid = pid;
+                self.length = (*into).length;
+                let told = (*into).base.cast::<u8>();
+                ptr::copy_nonoverlapping(told, self.bytes.0.as_mut_ptr(), self.length);
+            }
+            result
+        }
+    }
+
+    /// Changes the state of a process, at the latest before it goes on.
+    ///
+    /// # Safety
+    /// As PTRACE_SETREGSET: the vector's buffer can be read.
+    unsafe fn set(&mut self, pid: c_int, from: *mut IoVec) -> c_long {
+        // SAFETY: what the caller promised; lengths are checked.
+        unsafe {
+            if self.pid != pid || (*from).length < self.length {
+                return self.set_now(pid, (*from).base.cast(), (*from).length);
+            }
+            let new = (*from).base.cast::<u8>();
+            let old = self.bytes.0.as_mut_ptr();
+            let is_same =
+                slice::from_raw_parts(new, self.length) == slice::from_raw_parts(old, self.length);
+            if !is_same {
+                ptr::copy_nonoverlapping(new, old, self.length);
+                self.is_ahead = true;
+            }
+            0
+        }
+    }
+
+    /// Gives the process whose state is kept what it doesn't have yet.
+    ///
+    /// # Safety
+    /// It stands still.
+    unsafe fn give(&mut self) -> c_long {
+        if self.pid == 0 || !self.is_ahead {
+            self.is_ahead = false;
+            return 0;
+        }
+        self.is_ahead = false;
+        let bytes = self.bytes.0.as_ptr();
+        // SAFETY: the bytes are there.
+        unsafe { self.set_now(self.pid, bytes, self.length) }
+    }
+
+    /// # Safety
+    /// There are so many bytes.
+    unsafe fn set_now(&mut self, pid: c_int, bytes: *const u8, length: usize) -> c_long {
+        let next = |request, state: &mut IoVec| {
+            // SAFETY: the vector has its buffer.
+            unsafe {
+                next()(request, pid, NT_X86_XSTATE as *mut c_void, ptr::from_mut(state).cast())
+            }
+        };
+        let mut own = IoVec { base: bytes.cast_mut().cast(), length };
+        if self.full_length == 0 {
+            let result = next(PTRACE_SETREGSET, &mut own);
+            // SAFETY: there is always an errno.
+            if result == 0 || unsafe { *__errno_location() } != EFAULT {
+                return result;
+            }
+            let mut all = IoVec { base: self.full.0.as_mut_ptr().cast(), length: ROOM };
+            let result = next(PTRACE_GETREGSET, &mut all);
             if result != 0 {
                 return result;
             }
-            FULL.store(all.length, Relaxed);
-            ptr::write_bytes(state, 0, all.length);
+            self.full_length = all.length;
+            self.full.0.fill(0);
         }
-        let given = &*data.cast::<IoVec>();
-        let mut all = IoVec { base: state.cast(), length: FULL.load(Relaxed) };
-        ptr::copy_nonoverlapping(given.base.cast::<u8>(), state, given.length.min(all.length));
-        *state.add(XSTATE_BV).cast::<u64>() &= KNOWN_COMPONENTS;
-        next(request, pid, address, (&raw mut all).cast())
+        let mut all = IoVec { base: self.full.0.as_mut_ptr().cast(), length: self.full_length };
+        // SAFETY: both are so long, and the word of bits is aligned.
+        unsafe {
+            let most = length.min(self.full_length);
+            ptr::copy_nonoverlapping(bytes, self.full.0.as_mut_ptr(), most);
+            *self.full.0.as_mut_ptr().add(XSTATE_BV).cast::<u64>() &= KNOWN_COMPONENTS;
+        }
+        next(PTRACE_SETREGSET, &mut all)
     }
 }
 

@@ -9,10 +9,10 @@
 //! noted: the driver (Linux 6.1) does nothing for them.
 #![no_std]
 
-use core::ffi::{c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::transmute;
 use core::ptr;
-use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
 
 /// `dlsym`'s name for "the next after this library".
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
@@ -39,6 +39,16 @@ unsafe extern "C" {
     fn abort() -> !;
 }
 
+/// The C library's functions, found once: the driver's process shares its memory with the
+/// kernel's and its number with nobody, but the C library takes both for one thread, which
+/// `dlsym` would let in twice at a time.
+static NEXT_PWRITE64: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+static NEXT_FALLOCATE64: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static WHEN_LOADED: extern "C" fn() = find_next;
+
 /// The record, once it is open.
 static RECORD: AtomicI32 = AtomicI32::new(-1);
 
@@ -56,7 +66,7 @@ pub unsafe extern "C" fn pwrite64(
     type Pwrite = unsafe extern "C" fn(c_int, *const c_void, usize, i64) -> isize;
     // SAFETY: what the caller promised; the C library's function has this type.
     unsafe {
-        let next: Pwrite = transmute(dlsym(RTLD_NEXT, c"pwrite64".as_ptr()));
+        let next: Pwrite = transmute(found(&NEXT_PWRITE64, c"pwrite64"));
         let written = next(file, data, length, offset);
         if written > 0 {
             note(file, WRITTEN, offset as u64, written as u64, data);
@@ -74,13 +84,26 @@ pub unsafe extern "C" fn fallocate64(file: c_int, mode: c_int, offset: i64, leng
     type Fallocate = unsafe extern "C" fn(c_int, c_int, i64, i64) -> c_int;
     // SAFETY: what the caller promised; the C library's function has this type.
     unsafe {
-        let next: Fallocate = transmute(dlsym(RTLD_NEXT, c"fallocate64".as_ptr()));
+        let next: Fallocate = transmute(found(&NEXT_FALLOCATE64, c"fallocate64"));
         let result = next(file, mode, offset, length);
         if result == 0 {
             note(file, EMPTIED, offset as u64, length as u64, ptr::null());
         }
         result
     }
+}
+
+extern "C" fn find_next() {
+    found(&NEXT_PWRITE64, c"pwrite64");
+    found(&NEXT_FALLOCATE64, c"fallocate64");
+}
+
+fn found(function: &AtomicPtr<c_void>, name: &CStr) -> *mut c_void {
+    if function.load(Relaxed).is_null() {
+        // SAFETY: the name is zero-terminated.
+        function.store(unsafe { dlsym(RTLD_NEXT, name.as_ptr()) }, Relaxed);
+    }
+    function.load(Relaxed)
 }
 
 /// Kind, the file's inode number, offset, length; then the data if there is any.

@@ -4,6 +4,7 @@ use crate::error::VmError;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 /// Runs as process 1.
@@ -31,17 +32,42 @@ impl Errand<'_> {
         write("command", &self.command())?;
         write("hostname", self.host_name.as_bytes())?;
         write("modules", self.modules.as_os_str().as_bytes())?;
-        let mut writable = Vec::new();
-        for path in self.writable {
-            writable.extend_from_slice(path.as_os_str().as_bytes());
-            writable.push(b'\n');
-        }
-        write("writable", &writable)?;
+        write("fstab", &self.fstab(folder))?;
+        devices(&folder.join("dev"))?;
         let init = write("init", INIT.as_bytes())?;
         let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
         fs::set_permissions(&init, executable)
             .map_err(VmError::io(format!("can't make {} executable", init.display())))?;
         Ok(init)
+    }
+
+    /// What is mounted, in this order, below the root that can be written to.
+    fn fstab(&self, folder: &Path) -> Vec<u8> {
+        let mut lines =
+            b"overlay /mnt/root overlay lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work\n\
+            proc /mnt/root/proc proc\n\
+            sys /mnt/root/sys sysfs\n\
+            dev /mnt/root/dev devtmpfs\n\
+            devpts /mnt/root/dev/pts devpts X-mount.mkdir,newinstance,ptmxmode=666\n\
+            tmpfs /mnt/root/dev/shm tmpfs X-mount.mkdir\n\
+            tmpfs /mnt/root/run tmpfs\n"
+                .to_vec();
+        let mut share = |folder: &Path, at: &Path| {
+            let (folder, at) = (folder.as_os_str().as_bytes(), at.as_os_str().as_bytes());
+            lines.extend_from_slice(b"none /mnt/root");
+            lines.extend(as_field(at));
+            lines.extend_from_slice(b" hostfs X-mount.mkdir,");
+            lines.extend(as_field(folder));
+            lines.push(b'\n');
+        };
+        share(folder, Path::new("/run/vm"));
+        if self.modules.is_dir() {
+            share(self.modules, Path::new("/lib/modules"));
+        }
+        for folder in self.writable {
+            share(folder, folder);
+        }
+        lines
     }
 
     /// The shell script that is the command.
@@ -64,6 +90,29 @@ impl Errand<'_> {
         script.push(b'\n');
         script
     }
+}
+
+/// What /dev has besides devices, in a folder to be copied from.
+fn devices(folder: &Path) -> Result<(), VmError> {
+    let link = |name: &str, to: &str| symlink(to, folder.join(name));
+    fs::create_dir(folder)
+        .and_then(|()| link("fd", "/proc/self/fd"))
+        .and_then(|()| link("stdin", "/proc/self/fd/0"))
+        .and_then(|()| link("stdout", "/proc/self/fd/1"))
+        .and_then(|()| link("stderr", "/proc/self/fd/2"))
+        .map_err(VmError::io(format!("can't make {}", folder.display())))
+}
+
+/// As a field of fstab(5) has it.
+fn as_field(text: &[u8]) -> Vec<u8> {
+    let mut field = Vec::new();
+    for byte in text {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => field.extend(format!("\\{byte:03o}").bytes()),
+            other => field.push(*other),
+        }
+    }
+    field
 }
 
 /// The exit status that the first process left behind.

@@ -2,7 +2,7 @@
 //! bonding, netem, PPP and more, or simply to be cut from its power.
 //!
 //! The machine is User Mode Linux, Debian's package `user-mode-linux`. It boots
-//! in about 3 s, needs neither root nor KVM, sees the host's files through an
+//! in a second, needs neither root nor KVM, sees the host's files through an
 //! overlay (what it writes stays in its memory and ends with it), and gives the
 //! command's output and exit status. Machines don't see each other: many may run
 //! at the same time.

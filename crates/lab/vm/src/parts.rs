@@ -16,6 +16,9 @@ const MOUNT_POINT: &str = "/mnt";
 /// The library that `preload/ptrace.rs` becomes; empty where none is needed.
 pub(crate) const PTRACE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptrace.so"));
 
+/// The library that `preload/clock.rs` becomes; empty where there is no machine.
+pub(crate) const CLOCK_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
+
 /// The library that `preload/record.rs` becomes; empty where there is no machine.
 pub(crate) const RECORD_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.so"));
 

@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// As many as User Mode Linux's driver has (arch/um/drivers/ubd_kern.c).
 const MAX_DISKS: usize = 16;
+/// How far the kernel counts in 10 ms where it has to wait without sleeping: on a slower processor
+/// it waits longer.
+const LOOPS_PER_JIFFY: u32 = 20_000_000;
 const DEFAULT_MEMORY: ByteSize = ByteSize::from_bytes(1 << 31);
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
 
@@ -211,6 +214,9 @@ impl Vm {
         command.arg(format!("mem={}K", self.memory.bytes() / 1024));
         command.args(["rootfstype=hostfs", "rootflags=/", "ro"]);
         command.args(["quiet", "loglevel=3", "panic=-1"]);
+        // For each of 512 terminals that nobody uses it would start a process, and it would
+        // measure how fast it counts: half a second.
+        command.args(["pty.legacy_count=0", &format!("lpj={LOOPS_PER_JIFFY}")]);
         // The first console takes the kernel's words, the second the command's.
         command.args(["con=null", "con0=null,fd:2", "con1=null,fd:1"]);
         let mut with_path = |name: &str, path: &Path| {
@@ -219,7 +225,6 @@ impl Vm {
             command.arg(argument);
         };
         with_path("init=", init);
-        with_path("braid_vm=", share);
         with_path("uml_dir=", share);
         for (number, disk) in self.disks.iter().enumerate() {
             with_path(&format!("ubd{number}="), disk.path());
@@ -227,7 +232,8 @@ impl Vm {
         command.args(&self.kernel_arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("TMPDIR", parts::memory_folder(self.memory));
-        let mut libraries = vec![("ptrace.so", parts::PTRACE_LIBRARY)];
+        let mut libraries =
+            vec![("ptrace.so", parts::PTRACE_LIBRARY), ("clock.so", parts::CLOCK_LIBRARY)];
         if let Some(record) = &self.record {
             File::create(record)
                 .map_err(VmError::io(format!("can't record in {}", record.display())))?;

@@ -68,6 +68,24 @@ fn a_disk_outlives_its_machines_and_a_power_cut() {
     assert!(output.console.ends_with("1048576\n"), "{}", output.console);
 }
 
+/// Each has the processor in turns, and finds its registers as it left them.
+#[test]
+fn what_programs_compute_side_by_side_is_right() {
+    let Some(vm) = machine() else { return };
+    let script = r#"
+        sum() { awk -v "n=$1" 'BEGIN { for (i = n; i < n + 300000; i++) s += sin(i) * sqrt(i)
+            printf "%.6f\n", s }'; }
+        folder=$(mktemp -d)
+        for n in 1 2 3; do sum $n > $folder/$n & done
+        wait
+        cat $folder/1 $folder/2 $folder/3
+    "#;
+    let here = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+    let there = vm.run(["sh", "-c", script]).unwrap();
+    assert_eq!(there.console, String::from_utf8_lossy(&here.stdout));
+    assert_eq!(there.console.lines().filter(|line| line.len() > 5).count(), 3, "{there:?}");
+}
+
 #[test]
 fn the_time_limit_ends_it_and_machines_are_apart() {
     let Some(vm) = machine() else { return };
