@@ -8,6 +8,7 @@ mod destroyed;
 mod faults;
 mod findings;
 mod host;
+mod looks;
 mod page;
 mod served;
 mod stale;

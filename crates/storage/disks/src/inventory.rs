@@ -27,6 +27,8 @@ pub struct Inventory {
     pub disks: Vec<Disk>,
     /// What could not be found out, for the user to read.
     pub notes: Vec<String>,
+    /// What is on the md arrays that run, by their kernel names.
+    pub arrays: BTreeMap<String, Signatures>,
     /// What the disks say of error recovery, by the path of the whole disk; only with
     /// [`AskSmart::Yes`].
     pub error_recovery: BTreeMap<String, ErrorRecovery>,
@@ -69,8 +71,8 @@ impl Inventory {
 
     /// Looks at those whole disks whose kernel name is wanted, and their partitions.
     fn of(host: &HostRoot, wanted: impl Fn(&str) -> bool) -> Self {
-        let mut devices = block_device::all(host);
-        devices.retain(|device| !is_array(device));
+        let (arrays, mut devices): (Vec<BlockDevice>, Vec<BlockDevice>) =
+            block_device::all(host).into_iter().partition(is_array);
         let identities = Identities::of(host, &devices);
         let mut inventory = Inventory::default();
         inventory.notes.extend(identities.shared_serials().keys().map(|serial| {
@@ -79,8 +81,13 @@ impl Inventory {
             )
         }));
         devices.retain(|device| wanted(device.whole_disk()));
-        for device in &devices {
-            let signatures = signature::look(host, device);
+        let arrays = arrays.into_iter().filter(|it| it.partition.is_none() && wanted(&it.name));
+        let looked_at: Vec<BlockDevice> = devices.iter().cloned().chain(arrays).collect();
+        let mut seen = signature::look(host, &looked_at);
+        let on_arrays = seen.split_off(devices.len());
+        let names = looked_at.into_iter().skip(devices.len()).map(|array| array.name);
+        inventory.arrays = names.zip(on_arrays).collect();
+        for (device, signatures) in devices.iter().zip(seen) {
             let disk = disk(host, device, &identities, &signatures);
             inventory.disks.push(mapping::seen_through(host, device, &identities, disk));
             let notes = signatures.trouble.iter().map(|why| format!("{}: {why}", device.path()));

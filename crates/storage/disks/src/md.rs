@@ -15,6 +15,7 @@ use braid_pool::layout::MdLayout;
 use braid_pool::observed::{MdMember, MdMemberState, ObservedMd, OnArray, Scrub, Sync, SyncAction};
 use braid_pool::uuid::Uuid;
 use std::path::Path;
+use std::slice;
 
 /// All arrays of the host: the running ones first. Containers of firmware RAID are none of ours and
 /// are left out.
@@ -81,7 +82,7 @@ fn observe_one(
             pool_age: mount_table::age(&mounts.of_number(device.number).collect::<Vec<_>>()),
             ..scrub(host, name, uuid, sync)
         },
-        carries: carries(host, mounts, &device),
+        carries: carries(host, inventory, mounts, &device),
         device: Some(name.to_owned()),
         members,
     })
@@ -262,9 +263,18 @@ fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub
     }
 }
 
-fn carries(host: &HostRoot, mounts: &MountTable, array: &BlockDevice) -> Option<OnArray> {
+fn carries(
+    host: &HostRoot,
+    inventory: &Inventory,
+    mounts: &MountTable,
+    array: &BlockDevice,
+) -> Option<OnArray> {
     let mounted: Vec<_> = mounts.of_number(array.number).collect();
-    let contents = signature::look(host, array).contents(&[]);
+    let contents = match inventory.arrays.get(&array.name) {
+        Some(seen) => seen.contents(&[]),
+        // It has begun to run since.
+        None => signature::look(host, slice::from_ref(array)).pop()?.contents(&[]),
+    };
     let (kind, uuid, label) = contents.into_iter().find_map(|content| match content {
         Content::Filesystem { kind, label, uuid } => Some((kind, uuid, label)),
         Content::Member { family: Family::Btrfs, name, uuid } => {

@@ -7,9 +7,10 @@ pub mod wipefs;
 use crate::block_device::BlockDevice;
 use crate::host_root::HostRoot;
 use crate::superblock;
-use crate::tool::{self, ToolError};
+use crate::tool::{self, Answer, ToolError};
 use braid_pool::disk::{Content, Family};
-use std::path::Path;
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// A thing that something recognised by its magic number.
@@ -40,14 +41,75 @@ pub struct Signatures {
 /// A disk in good health answers at once, one that has to spin up within seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Looks at a device in all ways.
-pub fn look(host: &HostRoot, device: &BlockDevice) -> Signatures {
-    let path = host.path(device.path());
-    let mut seen = Signatures::default();
-    seen.listen(blkid(&path));
-    seen.listen(wipefs(&path));
-    seen.read_superblocks(&path, device);
-    seen
+/// Looks at devices in all ways; their signatures in the same order. To start a program for each of
+/// them takes longer than all that it does, so one is asked about many where it can be.
+pub fn look(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Signatures> {
+    let paths: Vec<PathBuf> = devices.iter().map(|device| host.path(device.path())).collect();
+    // Where no medium is programs fail, and say nothing of the others.
+    let with_medium = paths.iter().zip(devices).filter(|(_, device)| device.size_bytes > 0);
+    let with_medium: Vec<&Path> = with_medium.map(|(path, _)| path.as_path()).collect();
+    let mut told_by_wipefs = wipefs_of_many(&with_medium).unwrap_or_default();
+    let is_marked = |path: &&Path| told_by_wipefs.get(*path).is_some_and(|found| !found.is_empty());
+    let (marked, unmarked): (Vec<&Path>, Vec<&Path>) =
+        with_medium.iter().copied().partition(is_marked);
+    let mut told_by_blkid = blkid_of_many(&[marked, unmarked].concat());
+    let look = |(path, device): (&PathBuf, &BlockDevice)| {
+        let mut seen = Signatures::default();
+        seen.listen(told_by_blkid.remove(path.as_path()).map_or_else(|| blkid(path), Ok));
+        seen.listen(told_by_wipefs.remove(path.as_path()).map_or_else(|| wipefs(path), Ok));
+        seen.read_superblocks(path, device);
+        seen
+    };
+    paths.iter().zip(devices).map(look).collect()
+}
+
+type OfEach<'a> = HashMap<&'a Path, Vec<Signature>>;
+
+/// What blkid says of several devices, until something is wrong with one of them: each that isn't
+/// there has to be asked about on its own. It ends at the first without anything on it, which are
+/// best the last.
+fn blkid_of_many<'a>(paths: &[&'a Path]) -> OfEach<'a> {
+    let mut of_each = HashMap::new();
+    let mut rest = paths.to_vec();
+    while let Some(answer) = ask_of_many("blkid", &["-p", "-o", "export"], &rest) {
+        let Ok(mut told) = blkid::parse_many(&answer.out) else { break };
+        rest.retain(|path| match path.to_str().and_then(|text| told.remove(text)) {
+            Some(found) => of_each.insert(*path, found).is_some(),
+            None => true,
+        });
+        if answer.status != Some(blkid::NOTHING_FOUND) || rest.is_empty() {
+            break;
+        }
+        of_each.insert(rest.remove(0), Vec::new());
+    }
+    of_each
+}
+
+/// What wipefs says of several devices. `None` where each has to be asked about on its own, since
+/// something is wrong with one of them.
+fn wipefs_of_many<'a>(paths: &[&'a Path]) -> Option<OfEach<'a>> {
+    let answer = ask_of_many("wipefs", &["-J"], paths).filter(|answer| answer.status == Some(0))?;
+    let mut told = wipefs::parse_many(&answer.out)?;
+    let mut of_each = HashMap::new();
+    for path in paths {
+        let name = path.file_name()?.to_str()?;
+        of_each.insert(*path, told.remove(name).unwrap_or_default());
+    }
+    let names_differ = paths.iter().filter_map(|path| path.file_name()).collect::<HashSet<_>>();
+    // It tells a device's name alone.
+    (told.is_empty() && names_differ.len() == paths.len()).then_some(of_each)
+}
+
+/// `None` where there is one to ask about at the most, or no answer without complaint.
+fn ask_of_many(program: &str, arguments: &[&str], paths: &[&Path]) -> Option<Answer> {
+    if paths.len() < 2 {
+        return None;
+    }
+    let mut words: Vec<&str> = arguments.to_vec();
+    words.push("--");
+    words.extend(paths.iter().map(|path| path.to_str()).collect::<Option<Vec<&str>>>()?);
+    let answer = tool::ask(program, &words, ANSWER_WITHIN).ok()?;
+    answer.err.trim().is_empty().then_some(answer)
 }
 
 fn blkid(path: &Path) -> Result<Vec<Signature>, String> {

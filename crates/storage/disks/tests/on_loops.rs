@@ -1,5 +1,7 @@
 //! Real disks, made of loop devices: what is on them, and btrfs on them.
 
+use braid_disks::block_device::{self, BlockDevice};
+use braid_disks::signature::{self, Signatures};
 use braid_disks::superblock::btrfs::devices;
 use braid_disks::{AskSmart, HostRoot, Inventory, btrfs, btrfs_ioctl, disk_now, superblock};
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
@@ -470,5 +472,49 @@ fn a_disk_that_is_reached_by_two_paths_is_one() {
         );
         run("umount", &[at.to_str().unwrap()]);
         assert!(why(&now(&other)).starts_with("erase: member of btrfs"));
+    });
+}
+
+/// Whatever is beside it: nothing, two things at once, a table.
+#[test]
+fn a_device_carries_the_same_when_many_are_looked_at() {
+    in_private_mounts("a_device_carries_the_same_when_many_are_looked_at", || {
+        let dir = tempfile::tempdir_in(fast_folder()).unwrap();
+        let disks = ["blank", "ext4", "gpt", "swap", "both"]
+            .map(|name| LoopDisk::new(dir.path(), name, SIZE).unwrap());
+        let [_, ext4, gpt, swap, both] = &disks;
+        run("mkfs.ext4", &["-q", "-L", "holiday é", ext4.path()]);
+        run("sh", &["-c", "echo label: gpt | sfdisk --quiet $0", gpt.path()]);
+        run("mkswap", &["-q", swap.path()]);
+        run("mkfs.ext4", &["-q", both.path()]);
+        let host = HostRoot::real();
+        let devices: Vec<BlockDevice> = disks
+            .iter()
+            .map(|disk| block_device::one(&host, &disk.path()["/dev/".len()..]).unwrap())
+            .collect();
+        let alone =
+            || devices.iter().map(|device| signature::look(&host, std::slice::from_ref(device)));
+        let found = signature::look(&host, &devices);
+        let kinds = |seen: &Signatures| {
+            seen.found.iter().map(|found| found.kind.clone()).collect::<Vec<_>>().join(" ")
+        };
+        let all: Vec<String> = found.iter().map(kinds).collect();
+        assert_eq!(all, ["", "ext4", "gpt PMBR", "swap", "ext4"]);
+        assert_eq!(found, alone().flatten().collect::<Vec<_>>());
+
+        // blkid calls it ambivalent.
+        let device = File::options().write(true).open(both.path()).unwrap();
+        device.write_all_at(b"_BHRfS_M", (64 << 10) + 0x40).unwrap();
+        let found = signature::look(&host, &devices);
+        assert_eq!(found, alone().flatten().collect::<Vec<_>>());
+        assert!(kinds(&found[4]).contains("ext4") && kinds(&found[4]).contains("btrfs"));
+
+        // One that no program can read.
+        let mut with_none = devices.clone();
+        with_none[2].name = "braid-no-such-device".to_owned();
+        let seen = signature::look(&host, &with_none);
+        assert!(!seen[2].trouble.is_empty());
+        assert_eq!(seen[1], found[1]);
+        assert_eq!(seen[4], found[4]);
     });
 }

@@ -51,6 +51,26 @@ pub fn parse(text: &str) -> Result<Vec<Signature>, BlkidForm> {
     Ok(found)
 }
 
+/// Parses the answer for several devices: what is said of each, by its path as it was given.
+///
+/// # Errors
+/// As [`parse`]; also what stands before the first device.
+pub fn parse_many(text: &str) -> Result<HashMap<String, Vec<Signature>>, BlkidForm> {
+    const DEVICE: &str = "DEVNAME=";
+    let mut of_each = HashMap::new();
+    let mut rest = text;
+    while !rest.trim().is_empty() {
+        let unknown = || BlkidForm { line: rest.chars().take(80).collect() };
+        let said = rest.trim_start().strip_prefix(DEVICE).ok_or_else(unknown)?;
+        let (device, said) = said.split_once('\n').ok_or_else(unknown)?;
+        let end = said.find(&format!("\n{DEVICE}")).map_or(said.len(), |at| at + 1);
+        let (own, others) = said.split_at(end);
+        of_each.insert(unescape(device), parse(own)?);
+        rest = others;
+    }
+    Ok(of_each)
+}
+
 fn is_key(key: &str) -> bool {
     let first = key.chars().next();
     first.is_some_and(|c| c.is_ascii_uppercase())
@@ -68,4 +88,24 @@ fn unescape(value: &str) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_device_has_its_own_lines() {
+        let text = "DEVNAME=/dev/a\\ b\nTYPE=ext4\nUSAGE=filesystem\n\n\
+                    DEVNAME=/dev/c\nPTUUID=1\nPTTYPE=gpt\n\nDEVNAME=/dev/d\nTYPE=swap\n";
+        let told = parse_many(text).unwrap();
+        let kinds = |path: &str| told[path].iter().map(|s| s.kind.as_str()).collect::<Vec<_>>();
+        assert_eq!(told.len(), 3);
+        assert_eq!(kinds("/dev/a b"), ["ext4"]);
+        assert_eq!(kinds("/dev/c"), ["gpt"]);
+        assert_eq!(kinds("/dev/d"), ["swap"]);
+        assert!(parse_many("").unwrap().is_empty());
+        assert!(parse_many("TYPE=ext4\n").is_err());
+        assert!(parse_many("DEVNAME=/dev/a\nwhat is this").is_err());
+    }
 }
