@@ -3,9 +3,13 @@
 
 #![forbid(unsafe_code)]
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -31,8 +35,10 @@ impl Outcome {
 
 /// Who says more is killed, bytes: a ruleset of 100,000 rules has less.
 pub const MOST: u64 = 32 << 20;
-/// How often it is looked at whether the program has ended; the first times sooner.
+/// How often it is looked at whether the program says too much; also whether it has ended, where
+/// the kernel doesn't tell: then the first times sooner.
 const STEP_MOST: Duration = Duration::from_millis(20);
+const STEP_LEAST: Duration = Duration::from_micros(500);
 /// How long one that is killed is waited for. One that the kernel holds stays.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 
@@ -54,7 +60,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<O
         .stderr(Stdio::from(complained.try_clone()?))
         .spawn()?;
     let says_too_much = || [&said, &complained].iter().any(|file| is_too_much(file));
-    let ended = wait(&mut child, limit, says_too_much);
+    let ended = wait_within(&mut child, limit, says_too_much);
     let outcome = ended.and_then(|ended| match ended {
         Ended::Itself(status) => {
             Ok(Outcome { status, stdout: contents(&said)?, stderr: contents(&complained)? })
@@ -75,7 +81,7 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<O
 /// Kills it, unless it has ended, and waits for that for a moment: one that the kernel holds stays.
 pub fn end(child: &mut Child) {
     let _ = child.kill();
-    let _ = wait(child, LAST_BREATH, || false);
+    let _ = wait(child, LAST_BREATH);
 }
 
 /// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave
@@ -130,22 +136,62 @@ impl Why {
     }
 }
 
-fn wait(child: &mut Child, limit: Duration, says_too_much: impl Fn() -> bool) -> io::Result<Ended> {
+/// Waits until it ends by itself, is late, or says too much, which is looked at now and then.
+fn wait_within(
+    child: &mut Child,
+    limit: Duration,
+    says_too_much: impl Fn() -> bool,
+) -> io::Result<Ended> {
     let give_up = Instant::now() + limit;
-    let mut step = Duration::from_micros(500);
     loop {
-        if let Some(status) = child.try_wait()? {
+        let left = give_up.saturating_duration_since(Instant::now());
+        if let Some(status) = wait(child, left.min(STEP_MOST))? {
             return Ok(Ended::Itself(status));
         }
         if says_too_much() {
             return Ok(Ended::Not(Why::SaysTooMuch));
         }
-        let left = give_up.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Ok(Ended::Not(Why::Late));
         }
-        std::thread::sleep(step.min(left));
+    }
+}
+
+/// Waits until it ends, for so long at the most; `None` when it runs on.
+///
+/// # Errors
+/// What the system says.
+pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+    if let Some(status) = child.try_wait()? {
+        return Ok(Some(status));
+    }
+    let give_up = Instant::now() + limit;
+    // Linux tells of its end since 5.3.
+    let end = Pid::from_raw(child.id().cast_signed())
+        .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+    let mut step = STEP_LEAST;
+    loop {
+        let left = give_up.saturating_duration_since(Instant::now());
+        match &end {
+            Some(end) => sleep_until(end, left)?,
+            None => std::thread::sleep(step.min(left)),
+        }
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if left.is_zero() {
+            return Ok(None);
+        }
         step = (step * 2).min(STEP_MOST);
+    }
+}
+
+/// Until the process of `end` has ended, or so much time has passed, or a signal came.
+fn sleep_until(end: &OwnedFd, left: Duration) -> io::Result<()> {
+    let left = Timespec::try_from(left).map_err(io::Error::other)?;
+    match poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&left)) {
+        Ok(_) | Err(Errno::INTR) => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -201,6 +247,18 @@ mod tests {
         let input = vec![b'x'; 1 << 20];
         let outcome = sh("cat; cat /dev/stdin >&2", &input, LONG).unwrap();
         assert_eq!(outcome.stdout.len(), input.len());
+    }
+
+    #[test]
+    fn one_that_runs_on_is_waited_for_again() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "read -r line; exit 3"]).stdin(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        assert!(wait(&mut child, Duration::from_millis(20)).unwrap().is_none());
+        drop(child.stdin.take());
+        for _ in 0..2 {
+            assert_eq!(wait(&mut child, LONG).unwrap().and_then(|status| status.code()), Some(3));
+        }
     }
 
     #[test]

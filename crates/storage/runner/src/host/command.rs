@@ -1,7 +1,7 @@
 //! Programs, run without a shell.
 
 use braid_pool::step::Argv;
-use braid_tool::search_path;
+use braid_tool::{search_path, wait};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -80,13 +80,12 @@ pub fn run(
     let from = log.seek(SeekFrom::End(0)).map_err(kept)?;
     let mut child = start(argv, &log, when_killed)?;
     let status = loop {
-        match child.try_wait() {
+        match wait(&mut child, TICK) {
             Ok(Some(status)) => break status,
             Ok(None) if tick() == Tick::Stop => return Err(CommandError::Stopped),
             Ok(None) => {}
             Err(error) => return Err(CommandError::Start { program: argv.to_string(), error }),
         }
-        std::thread::sleep(TICK);
     };
     if status.success() {
         return Ok(());
