@@ -16,7 +16,7 @@ keys=$BRAID_POOL_STATE_DIR/../keys
 tab=$BRAID_POOL_CONFIG_ROOT/etc/crypttab
 mkdir -p $keys
 printf 'correct horse' > $keys/old; printf 'battery staple' > $keys/new; printf 'wrong staple' > $keys/wrong
-findings() { braid pool doctor --no-smart --json | grep -o '"code": "[a-z-]*"' | cut -d'"' -f4 | grep -v 'scrub-overdue\|no-spare-key' | sort | xargs; }
+findings() { echo $(braid pool doctor --no-smart --json | sed -nE '/scrub-overdue|no-spare-key/d; s/.*"code": "([a-z-]*)".*/\1/p' | sort); }
 written() { head -c 8M /dev/urandom > /srv/data/file; sync; (cd /srv/data && sha256sum file > $keys/sum); }
 same() { echo 3 > /proc/sys/vm/drop_caches; (cd /srv/data && sha256sum --check --quiet $keys/sum); }
 "#;
@@ -437,12 +437,13 @@ fn killed(then: &str) -> String {
     script(&format!(
         r#"
 : > $tab
-# Without a process of its own each time: this kernel has one processor.
+# Without a process of its own each time: this kernel has one processor. Nobody writes to 9.
+exec 9<> <(:)
 begun() {{ count=0; while IFS= read -r line; do case $line in …*) count=$((count + 1));; esac; done < /tmp/told; }}
 for step in {KILLED_AT}; do
     : > /tmp/told
     braid pool create data --layout md-raid1 --encrypt --key-file $keys/data.key $1 $2 --yes > /tmp/told 2>&1 & child=$!
-    while kill -0 $child 2> /dev/null && begun && [ $count -lt $step ]; do sleep 0.05; done
+    while kill -0 $child 2> /dev/null && begun && [ $count -lt $step ]; do read -rt 0.05 -u 9 || true; done
     kill -9 $child
     wait $child || true
     {then}
