@@ -339,7 +339,10 @@ impl Vault {
         // Packs are only marked now, and removed by a later run: another computer's backup that
         // isn't listed yet may be using them.
         let mut options = PruneOptions::default();
-        options.keep_pack = jiff::Span::new().hours(LONGEST_BEHIND.as_secs() as i64 / 3600);
+        let longest = jiff::Span::new().hours(LONGEST_BEHIND.as_secs() as i64 / 3600);
+        options.keep_pack = longest;
+        // Until lists have such a backup, which then takes them back.
+        options.keep_delete = longest;
         options.ignore_snaps.clone_from(&ids);
         let plan = repository.prune_plan(&options).map_err(|error| {
             let what = one_line(&error);

@@ -182,6 +182,11 @@ impl KeySlot {
     }
 }
 
+/// What clevis' `tang` is told of a server.
+pub fn tang_pin(url: &str, thumbprint: &str) -> String {
+    serde_json::json!({ "url": url, "thp": thumbprint }).to_string()
+}
+
 /// The label of a pool's volumes.
 pub fn label(pool: &str) -> String {
     format!("{LABEL}{pool}")

@@ -380,11 +380,30 @@ fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
             "this computer has no TPM2, or it is off in the firmware: take --encrypt=key-file or --encrypt=passphrase",
         ));
     }
-    Ok(())
+    match unlock {
+        Unlock::Tang { url, thumbprint } => check_answers(url, thumbprint),
+        _ => Ok(()),
+    }
+}
+
+/// Whether the server is there, and who it is said to be: nothing is encrypted for a key that
+/// nobody gives out.
+fn check_answers(url: &str, thumbprint: &str) -> Result<(), Failure> {
+    let pin = luks::tang_pin(url, thumbprint);
+    let why = match tool::ask("clevis", &["encrypt", "tang", &pin], SERVER_ANSWERS_WITHIN) {
+        Ok(answer) if answer.status == Some(0) => return Ok(()),
+        Ok(answer) => answer.err.lines().next().unwrap_or("no word").trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    Err(Failure::failed(format!(
+        "the Tang server {url} doesn't give out keys under the thumbprint {thumbprint}: {why}\nsee that `curl {url}/adv` answers, and that the thumbprint is one that `tang-show-keys` prints there"
+    )))
 }
 
 /// How long a program may take to tell its version.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
+/// How long a server may take. clevis itself waits for as long as TCP does.
+const SERVER_ANSWERS_WITHIN: Duration = Duration::from_secs(90);
 
 /// The line of crypttab that opens a volume.
 pub fn line_of<'a>(volume: &LuksVolume, host: &'a ObservedHost) -> Option<CrypttabLine<'a>> {

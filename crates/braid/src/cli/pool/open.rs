@@ -242,7 +242,7 @@ fn assemble(md: &ObservedMd) -> Result<(), Failure> {
 }
 
 /// How long a TPM or a server may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
 /// Whether the TPM or a server opens it. If they don't, the passphrase is asked for.
 fn opened_by_itself(volume: &LuksVolume, seen: &Seen) -> bool {

@@ -8,7 +8,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, FileExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
@@ -116,6 +116,8 @@ impl Secret {
         let io = |error: io::Error| Failure::io(&format!("making {}", path.display()), &error);
         let memory = memfd_create(MEMORY, MemfdFlags::CLOEXEC).map_err(|e| io(e.into()))?;
         let mut memory = File::from(memory);
+        // Made so that everybody may: some programs that read keys complain.
+        memory.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
         memory.write_all(&self.0).map_err(io)?;
         // /run/braid is the tunnels', too.
         fs::create_dir_all(Path::new(FOLDER).parent().unwrap_or(Path::new("/"))).map_err(io)?;

@@ -348,7 +348,7 @@ fn enroll(member: &NewMember, wish: &Encryption) -> Option<Step> {
             (Argv::new("systemd-cryptenroll", args), "systemd-tpm2")
         }
         Unlock::Tang { url, thumbprint } => {
-            let pin = serde_json::json!({ "url": url, "thp": thumbprint }).to_string();
+            let pin = luks::tang_pin(url, thumbprint);
             let key = wish.key_file.as_str();
             let args = ["luks", "bind", "-y", "-k", key, "-d", &device, "tang", &pin];
             (Argv::new("clevis", args), "clevis")
