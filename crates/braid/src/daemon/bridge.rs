@@ -1,6 +1,7 @@
 //! The bridge between the daemon's words (names, config, status) and the data plane's
 //! (numbers, the core's types). Runs on a thread of its own: [`start`].
 
+mod challenges;
 mod introductions;
 mod order;
 mod quota;
@@ -18,11 +19,13 @@ use braid_control::quota_file::{QuotaCounter, QuotaCounters};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle, Listening, Stopped};
 use braid_handshake::PublicKey;
+use braid_inner::Layer;
 use braid_linux::udp::Family;
 use braid_tunnel::{
     Change as Core, Event, LinkConfig, LinkId, PeerId, Referral, Tunnel, TunnelConfig, Worker,
 };
 use braid_units::ByteSize;
+use challenges::Challenges;
 use introductions::Introductions;
 use quota::Quota;
 use report::Reporter;
@@ -65,6 +68,9 @@ pub fn start(
     let (rules, modes) = classes::classes(&setup.rules, setup.mode, setup.xor_hash);
     let count = u8::try_from(setup.queues.len()).ok().and_then(NonZeroU8::new);
     let count = count.ok_or(io::ErrorKind::InvalidInput)?;
+    // The device of an Ethernet takes no bare packets.
+    let carries_ip = setup.queues.iter().all(|queue| queue.layer() == Layer::L3);
+    let addresses = if carries_ip { setup.addresses } else { Vec::new() };
     let tunnels = Worker::all(count).zip(setup.queues).map(|(worker, queue)| {
         let config = TunnelConfig {
             layer: queue.layer(),
@@ -103,6 +109,7 @@ pub fn start(
         draining: false,
         ranks: BTreeMap::new(),
         referrals: BTreeMap::new(),
+        challenges: Challenges::new(addresses),
         bell,
     };
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
@@ -134,6 +141,8 @@ struct Bridge {
     ranks: BTreeMap<PublicKey, u8>,
     /// To whom homes are referred, as the fleet has it.
     referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
+    /// Of a home's connections, after it moved.
+    challenges: Challenges,
     bell: Bell,
 }
 
@@ -189,6 +198,12 @@ impl Bridge {
                     next = next.min(Instant::now() + SOON);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
+            }
+            if self.challenges.is_waiting() {
+                if self.plane.deliver(self.challenges.next()).is_err() {
+                    break;
+                }
+                next = next.min(Instant::now() + SOON);
             }
             if Instant::now() < next {
                 continue;
@@ -531,6 +546,7 @@ impl Bridge {
                     if let Some(peer) = self.peers.get_mut(&owner) {
                         peer.served_by = (to != owner).then_some(to);
                     }
+                    self.challenges.on_move();
                     let name = |id| self.peers.get(&id).map_or("", |peer| peer.name.as_str());
                     tracing::warn!(from = name(from), to = name(to), "another peer serves");
                 }

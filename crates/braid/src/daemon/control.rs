@@ -122,6 +122,7 @@ impl RunningTunnel {
         let held = held.map_err(DaemonError::system("holding the device"))?;
         let setup = Setup {
             queues,
+            addresses: interface.addresses.iter().map(|net| net.addr()).collect(),
             private_key,
             mode: interface.mode,
             xor_hash: interface.xor_hash,

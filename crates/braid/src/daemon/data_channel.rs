@@ -14,7 +14,7 @@ use braid_linux::wake_latency::LatencyRequest;
 use braid_tunnel::{Referral, TrafficReport, Treatments};
 use braid_units::{ByteSize, Ratio};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
@@ -23,6 +23,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 pub struct Setup {
     /// The queues of the device, which is up: each makes a worker.
     pub queues: Vec<Tun>,
+    /// Its addresses.
+    pub addresses: Vec<IpAddr>,
     /// Our identity.
     pub private_key: PrivateKey,
     /// The scheduler's policy.

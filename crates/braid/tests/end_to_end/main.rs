@@ -35,6 +35,7 @@ mod side;
 mod stand_in;
 mod stuck_tools;
 mod traffic;
+mod translating;
 mod transports;
 mod two_concentrators;
 mod unread_log;

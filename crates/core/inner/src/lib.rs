@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod ack;
+mod challenge;
 pub mod checksum;
 mod clamp;
 mod class;
@@ -21,6 +22,7 @@ mod ticks;
 mod validate;
 
 pub use ack::PureAck;
+pub use challenge::{End, challenge};
 pub use clamp::clamp_mss;
 pub use class::{Class, ClassIndex, ClassRule, ClassRules};
 pub use coalesce::{Checksums, Coalescer, join};

@@ -1,6 +1,7 @@
 use crate::leave::AllDone;
 use crate::sockets::SocketUse;
 use crate::unwatched::Attachment;
+use braid_inner::InnerPacket;
 use braid_linux::poller::Waker;
 use braid_linux::tun::TunCounters;
 use braid_linux::udp::{Family, LinkSocket, Steered};
@@ -31,6 +32,8 @@ pub(crate) enum Command {
     Change(Change),
     /// A new peer; answers with its number.
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
+    /// The device is to have these packets, as if they had come through the tunnel.
+    Deliver(Vec<InnerPacket>),
     /// Tell how things are.
     Report(Sender<Report>),
     /// Tell what the peers' flows have carried.
@@ -145,6 +148,14 @@ impl Handle {
                 attach(self.first()?, socket, SocketUse::Both)
             }
         }
+    }
+
+    /// Gives the device these packets, as if they had come through the tunnel.
+    ///
+    /// # Errors
+    /// [`Stopped`] when the data plane has ended.
+    pub fn deliver(&self, packets: Vec<InnerPacket>) -> Result<(), Stopped> {
+        self.first()?.send(Command::Deliver(packets))
     }
 
     /// The link has no address of this IP version now; it may come back.

@@ -359,6 +359,12 @@ impl DataPlane {
                 Command::AddPeer(config, answer) => {
                     let _ = answer.send(self.tunnel.add_peer(*config, now));
                 }
+                Command::Deliver(packets) => {
+                    for packet in packets {
+                        // What the kernel doesn't take is counted by the device.
+                        let _ = self.device.tun.write(&packet);
+                    }
+                }
                 Command::Report(answer) => {
                     let _ = answer.send(Report {
                         peers: self.tunnel.report(now),
