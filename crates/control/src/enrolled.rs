@@ -2,6 +2,7 @@
 //! learns apart from the config, which is the administrator's.
 
 use crate::config::Config;
+use crate::state_file;
 use braid_handshake::PublicKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -21,6 +22,8 @@ pub struct EnrolledHome {
     /// When it joined.
     pub since: Timestamp,
 }
+
+const VERSION: u32 = 1;
 
 /// As in the file.
 #[derive(Serialize, Deserialize)]
@@ -53,11 +56,11 @@ impl EnrolledHomes {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidData`] where they aren't right.
+    /// [`io::ErrorKind::InvalidData`] where they aren't right, or a newer Braid wrote them.
     pub fn parse(text: &[u8]) -> io::Result<EnrolledHomes> {
         let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
-        let entries: Vec<Entry> =
-            serde_json::from_slice(text).map_err(|error| damaged(error.to_string()))?;
+        let entries: Vec<Entry> = state_file::from_json_or_bare(VERSION, text)
+            .map_err(|error| damaged(error.to_string()))?;
         let key = |text: &str| text.parse::<PublicKey>().map_err(|e| damaged(e.to_string()));
         let homes = entries.iter().map(|entry| {
             let since = entry.since.parse().map_err(|_| damaged("no time".into()))?;
@@ -87,7 +90,7 @@ impl EnrolledHomes {
             public_key: home.public_key.to_string(),
             since: home.since.to_string(),
         });
-        Ok(serde_json::to_vec_pretty(&entries.collect::<Vec<_>>())?)
+        state_file::to_json(VERSION, entries.collect::<Vec<_>>())
     }
 
     /// Who has joined by the line of this key.
@@ -144,6 +147,14 @@ mod tests {
         assert_eq!(EnrolledHomes::read(&file).unwrap(), EnrolledHomes::default());
         homes().write(&file).unwrap();
         assert_eq!(EnrolledHomes::read(&file).unwrap(), homes());
+        // As it was written before it said its version.
+        let entries: serde_json::Value =
+            serde_json::from_slice(&homes().to_json().unwrap()).unwrap();
+        std::fs::write(&file, entries["content"].to_string()).unwrap();
+        assert_eq!(EnrolledHomes::read(&file).unwrap(), homes());
+        let newer = state_file::to_json(VERSION + 1, Vec::<Entry>::new()).unwrap();
+        let why = EnrolledHomes::parse(&newer).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
         std::fs::write(&file, "[{}]").unwrap();
         assert_eq!(EnrolledHomes::read(&file).unwrap_err().kind(), io::ErrorKind::InvalidData);
     }

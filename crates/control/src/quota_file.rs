@@ -1,6 +1,7 @@
 //! The links' quota counters on disk, so that a restart doesn't forget what a
 //! month has used.
 
+use crate::state_file;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +19,8 @@ pub struct QuotaCounter {
 /// Counters by the links' names.
 pub type QuotaCounters = BTreeMap<String, QuotaCounter>;
 
+const VERSION: u32 = 1;
+
 /// The file for the tunnel `interface`.
 pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
     state_dir.join(format!("{interface}.quota.json"))
@@ -27,10 +30,11 @@ pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
 ///
 /// # Errors
 ///
-/// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file.
+/// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file, and for one that a
+/// newer Braid wrote.
 pub fn read(file: &Path) -> io::Result<QuotaCounters> {
     match std::fs::read(file) {
-        Ok(text) => serde_json::from_slice(&text).map_err(io::Error::from),
+        Ok(text) => state_file::from_json_or_bare(VERSION, &text),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(QuotaCounters::new()),
         Err(error) => Err(error),
     }
@@ -41,7 +45,7 @@ pub fn read(file: &Path) -> io::Result<QuotaCounters> {
 /// # Errors
 /// What the system says; the file stays as it was.
 pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
-    let mut text = serde_json::to_vec(counters)?;
+    let mut text = state_file::to_json(VERSION, counters)?;
     text.push(b'\n');
     braid_durable::replace(file, &text, None)
 }
@@ -60,6 +64,11 @@ mod tests {
         write(&file, &counters).unwrap();
         write(&file, &counters).unwrap();
         assert_eq!(read(&file).unwrap(), counters);
+        // As it was written before it said its version.
+        std::fs::write(&file, serde_json::to_vec(&counters).unwrap()).unwrap();
+        assert_eq!(read(&file).unwrap(), counters);
+        std::fs::write(&file, state_file::to_json(VERSION + 1, &counters).unwrap()).unwrap();
+        assert!(read(&file).unwrap_err().to_string().contains("a newer braid wrote it"));
         std::fs::write(&file, "{").unwrap();
         assert!(read(&file).is_err());
     }

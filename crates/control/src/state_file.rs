@@ -41,6 +41,18 @@ pub fn from_json<T: DeserializeOwned>(version: u32, text: &[u8]) -> io::Result<T
     Ok(whole.content)
 }
 
+/// As [`from_json`], also of a file from the time before this kind said its version: the content
+/// stood alone.
+///
+/// # Errors
+/// As [`from_json`].
+pub fn from_json_or_bare<T: DeserializeOwned>(version: u32, text: &[u8]) -> io::Result<T> {
+    match serde_json::from_slice::<Head>(text) {
+        Ok(_) => from_json(version, text),
+        Err(_) => Ok(serde_json::from_slice(text)?),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +70,11 @@ mod tests {
         assert_eq!(why(3, &written), "an older braid wrote it (format 2, not 3)");
         // Whatever else a newer one has.
         assert!(why(1, br#"{"version": 2, "peers": {}}"#).contains("newer"));
+        let bare = |text: &[u8]| from_json_or_bare::<Vec<String>>(1, text);
+        assert_eq!(bare(br#"["a"]"#).unwrap(), ["a"]);
+        assert_eq!(bare(&to_json(1, vec!["b"]).unwrap()).unwrap(), ["b"]);
+        assert!(bare(&written).unwrap_err().to_string().contains("a newer braid wrote it"));
+        assert_eq!(bare(b"[").unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
         assert!(why(1, b"half of it").contains("line 1"));
     }
 }

@@ -60,7 +60,7 @@ fn an_allowance_outlives_a_crash_and_the_links_absence() {
     let written = || -> u64 {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         let counters: serde_json::Value = serde_json::from_str(&text).unwrap_or_default();
-        counters["lte"]["used_bytes"].as_u64().unwrap_or(0)
+        counters["content"]["lte"]["used_bytes"].as_u64().unwrap_or(0)
     };
     world.home.wait_until("it's written", || written() >= 3 * MEGABYTE as u64);
     world.home.kill();
