@@ -154,16 +154,15 @@ impl RunningTunnel {
             }
         };
         let observer = observer(&config);
-        let flows = Flows::of(&config);
         let speed = measure::serve(&config);
         Ok(RunningTunnel {
+            flows: Mutex::new(Flows::of(&config)),
             config,
             started: Instant::now(),
             data_plane,
             data_thread: Mutex::new(Some(data_thread)),
             reconciler,
             observer,
-            flows: Mutex::new(flows),
             measuring: Measuring::default(),
             fleet: FleetPart::new(public_key, yields),
             this: OnceLock::new(),
