@@ -63,6 +63,12 @@ pub struct Heuristics {
     pub long_packets_cut: bool,
     /// Reports go a second time by the second best path (`peer/send/feedback.rs`).
     pub report_copies: bool,
+    /// Acknowledgements of streams whose sender paces aren't thinned
+    /// (`exit/sender_pacing.rs`).
+    pub paced_unthinned: bool,
+    /// Acknowledgements of such streams go together now and then
+    /// (`exit/ack_aggregator.rs`).
+    pub ack_aggregation: bool,
 }
 
 impl Heuristics {
@@ -89,10 +95,12 @@ impl Heuristics {
         skipping_on_credit: true,
         long_packets_cut: true,
         report_copies: true,
+        paced_unthinned: true,
+        ack_aggregation: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 21] {
+    pub fn each_off() -> [(&'static str, Self); 23] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -116,6 +124,8 @@ impl Heuristics {
             ("skipping-on-credit", Self { skipping_on_credit: false, ..all }),
             ("long-packets-cut", Self { long_packets_cut: false, ..all }),
             ("report-copies", Self { report_copies: false, ..all }),
+            ("paced-unthinned", Self { paced_unthinned: false, ..all }),
+            ("ack-aggregation", Self { ack_aggregation: false, ..all }),
         ]
     }
 }

@@ -15,6 +15,7 @@ const PATH_STATUS: u8 = 0x04;
 const CLOSE: u8 = 0x06;
 const MODE: u8 = 0x07;
 const SERVICE: u8 = 0x08;
+const PACED: u8 = 0x0c;
 
 /// Why bytes aren't what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -63,6 +64,8 @@ pub enum Frame<'a> {
     Referrals(ReferralsFrame<'a>),
     /// What the receiver is to send at the most.
     Limit(LimitFrame),
+    /// A flow whose sender paces.
+    Paced(PacedFlow),
 }
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
@@ -74,6 +77,14 @@ pub struct Abandoned {
     pub sequence: Sequence,
     /// How many, at least 1.
     pub count: u8,
+}
+
+/// The sender of this flow's data spaces them out in time: acknowledgements of it aren't to be
+/// held back. It comes last in a datagram: who doesn't know the frame drops what is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacedFlow {
+    /// The flow, as the sender of this frame numbers it.
+    pub flow: u16,
 }
 
 /// The home's wish for a path, obeyed by the concentrator when it sends.
@@ -183,6 +194,7 @@ impl<'a> Frame<'a> {
             TREATMENT => Frame::Treatment(TreatmentFrame::parse(reader)?),
             REFERRALS => Frame::Referrals(ReferralsFrame::parse(reader)?),
             LIMIT => Frame::Limit(LimitFrame::parse(reader)?),
+            PACED => Frame::Paced(PacedFlow { flow: reader.u16()? }),
             _ => return Err(Malformed::UnknownFrame),
         })
     }
@@ -211,6 +223,17 @@ impl Abandoned {
         out.extend_from_slice(&self.flow.to_be_bytes());
         put_u24(out, self.sequence);
         out.push(self.count);
+    }
+}
+
+impl PacedFlow {
+    /// Bytes of the frame.
+    pub const LEN: usize = 3;
+
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(PACED);
+        out.extend_from_slice(&self.flow.to_be_bytes());
     }
 }
 

@@ -21,7 +21,8 @@ pub use ack::{ARRIVAL_UNIT_US, Ack, AckRanges, AckWriter, MAX_ACK_RANGES, MAX_AR
 pub use chunk::{Chunk, ChunkPosition, MAX_PACKET_LEN};
 pub use erasure::{ErasureFrame, MAX_SOURCES, SourceRef, Sources};
 pub use frame::{
-    Abandoned, Close, Frame, Frames, Malformed, ModeCode, PathStatus, Service, TunnelMode,
+    Abandoned, Close, Frame, Frames, Malformed, ModeCode, PacedFlow, PathStatus, Service,
+    TunnelMode,
 };
 pub use header::{DataHeader, DatagramKind, HEADER_LEN, MAX_SESSION_INDEX, TAG_LEN};
 pub use integer::{MAX_VARINT, Sequence, expand, varint_len};

@@ -66,6 +66,8 @@ fn profiles() -> Vec<Profile> {
         down("delays 1 : 4", [near, link(50.0, 80.0)]),
         down("delays 1 : 6", [near, link(50.0, 120.0)]),
         down("delays 1 : 16", [near, link(50.0, 320.0)]),
+        down("16 Mbit/s 10 ms, 150 50", [link(16.0, 10.0), link(150.0, 50.0)]),
+        down("50 Mbit/s 8 ms, 200 40", [link(50.0, 8.0), link(200.0, 40.0)]),
         down("LTE and GEO", [lte, geo]),
         down("jitter as large as the delay", [jittery, jittery]),
         down("2 % lost each way", [lossy, lossy]),

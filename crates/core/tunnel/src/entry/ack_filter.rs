@@ -53,6 +53,8 @@ struct Flow {
     passed: PureAck,
     passed_at: Time,
     held: Option<Held>,
+    /// None of them is held back.
+    free: bool,
 }
 
 #[derive(Debug)]
@@ -104,7 +106,8 @@ impl AckFilter {
         let mut offered = Offered::default();
         if flow.key != key || now - flow.passed_at > PAUSE {
             offered.before = flow.held.take().map(|held| held.packet);
-            **flow = Flow::new(key, ack, now);
+            let free = flow.free && flow.key == key;
+            **flow = Flow { free, ..Flow::new(key, ack, now) };
             offered.now = Some(packet);
             return offered;
         }
@@ -119,10 +122,12 @@ impl AckFilter {
             flow.newest = ack;
         }
         // Where acknowledgements are held back there's nothing left to be gained.
-        offered.supersedes_last = self.hold.is_zero() && ack.supersedes(&flow.passed);
+        offered.supersedes_last =
+            (self.hold.is_zero() || flow.free) && ack.supersedes(&flow.passed);
         let until = flow.passed_at + self.hold;
         let new = u64::from(ack.number.wrapping_sub(flow.passed.number));
-        let passes = !ack.supersedes(&flow.passed)
+        let passes = flow.free
+            || !ack.supersedes(&flow.passed)
             || flow.acked < BEGINNING
             || new * ROUND_SHARE >= flow.acked
             || now >= until;
@@ -137,6 +142,14 @@ impl AckFilter {
             }
         }
         offered
+    }
+
+    /// From now on those of this flow aren't held back: its sender paces.
+    pub fn let_pass(&mut self, place: u16, key: &FlowKey) {
+        let flow = self.flows.get_mut(usize::from(place)).and_then(Option::as_deref_mut);
+        if let Some(flow) = flow.filter(|flow| flow.key == *key) {
+            flow.free = true;
+        }
     }
 
     /// Another packet comes to that place in the entry queue: what is held there
@@ -194,7 +207,7 @@ impl AckFilter {
 
 impl Flow {
     fn new(key: FlowKey, ack: PureAck, now: Time) -> Flow {
-        Flow { key, acked: 0, newest: ack, passed: ack, passed_at: now, held: None }
+        Flow { key, acked: 0, newest: ack, passed: ack, passed_at: now, held: None, free: false }
     }
 
     fn release(&mut self, now: Time) -> Option<Queued> {

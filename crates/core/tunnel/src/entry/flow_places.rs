@@ -45,6 +45,14 @@ impl FlowPlaces {
         (first + way) as u16
     }
 
+    /// The place that the flow with this hash has.
+    pub fn find(&self, hash: u64) -> Option<u16> {
+        let number = hash as usize % (FLOWS / WAYS);
+        let set = self.sets.get(number)?.as_deref()?;
+        let way = set.hashes.iter().position(|&other| other == name(hash))?;
+        Some((number * WAYS + way) as u16)
+    }
+
     /// Forgets all flows.
     pub fn rest(&mut self) {
         self.sets = Vec::new();
@@ -53,8 +61,7 @@ impl FlowPlaces {
 
 impl Set {
     fn way(&mut self, hash: u64, now: Time, waiting: impl Fn(usize) -> bool) -> usize {
-        // Two of all hashes are taken for one.
-        let name = NonZeroU64::new(hash).or(Some(NonZeroU64::MAX));
+        let name = name(hash);
         let known = self.hashes.iter().position(|&other| other == name);
         let free = || {
             let unused = |way: &usize| {
@@ -71,6 +78,11 @@ impl Set {
             None => (hash >> 32) as usize % WAYS,
         }
     }
+}
+
+/// Two of all hashes are taken for one.
+fn name(hash: u64) -> Option<NonZeroU64> {
+    NonZeroU64::new(hash).or(Some(NonZeroU64::MAX))
 }
 
 #[cfg(test)]

@@ -48,6 +48,8 @@ pub enum Announcement {
     Referrals,
     /// At what rate the peer may send.
     Limit,
+    /// The sender of this flow paces.
+    Paced(u16),
 }
 
 /// Where a datagram is.

@@ -261,6 +261,11 @@ impl Peer {
                     self.ingress.treat(&frame.key, treatment);
                     self.ingress.set_limits(limit);
                 }
+                Frame::Paced(paced) => {
+                    if let Some(key) = self.traffic.key_of_theirs(paced.flow) {
+                        self.ingress.let_acks_pass(key);
+                    }
+                }
                 Frame::Close(Close { reason: Close::RESTART }) => {
                     self.terms.restarting.announce(now);
                 }

@@ -27,16 +27,17 @@ use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{LimitRate, Treatment};
 use crate::exit::Delivered;
+use crate::heuristics::Heuristics;
 use crate::id::LinkId;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
 use crate::routing::Health;
 use crate::session::Sessions;
 use activity::Activity;
-use braid_inner::{ClassRules, FlowKey, HashKey, InnerPacket};
+use braid_inner::{ClassRules, FlowKey, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key};
 use braid_units::{Rate, Time};
 use braid_wire::{LimitFrame, Service};
-use ingress::{Ingress, Sorting};
+use ingress::{Ingress, Observers, Sorting};
 use paths::PathSet;
 use receive::Receive;
 use reliability::Reliability;
@@ -57,6 +58,9 @@ const TUNING: Duration = Duration::from_millis(500);
 /// section 8).
 const SENDING_PART: u64 = 4;
 const RECEIVING_PART: u64 = 2;
+/// Where so much waits at the entry the paths have all that they carry: nobody needs a larger
+/// window. Ours (docs/design/017-bbr-over-unequal-links.md).
+const ENOUGH_WAITS: Duration = Duration::from_millis(10);
 /// A peer of which nothing is heard for this long, by no path, may have
 /// forgotten our keys. Ours; not measured apart.
 const SILENT: Duration = Duration::from_secs(1);
@@ -76,6 +80,8 @@ pub struct Treatments {
 #[derive(Debug)]
 pub struct Peer {
     pub(crate) config: PeerConfig,
+    layer: Layer,
+    heuristics: Heuristics,
     pub(crate) sessions: Sessions,
     pub(crate) paths: PathSet,
     ingress: Ingress,
@@ -99,6 +105,8 @@ impl Peer {
         let TunnelConfig { layer, memory_per_peer: memory, heuristics, .. } = *tunnel;
         Self {
             config,
+            layer,
+            heuristics,
             sessions: Sessions::default(),
             paths: PathSet::new(tunnel.path_expiry, heuristics),
             ingress: Ingress::new(
@@ -338,8 +346,9 @@ impl Peer {
     pub(crate) fn admit(&mut self, packet: InnerPacket, rules: &ClassRules, now: Time) {
         self.activity.on_use(&mut self.timers, now);
         let (sorting, working) = (Sorting { rules, mode: self.send.mode() }, self.working.at(now));
-        let Self { ingress, freed, traffic, .. } = self;
-        let bonded = ingress.admit(packet, sorting, traffic, freed, working, now);
+        let Self { ingress, freed, traffic, receive, .. } = self;
+        let observers = Observers { traffic, acks: &mut receive.acks };
+        let bonded = ingress.admit(packet, sorting, observers, freed, working, now);
         if let Some(bonded) = bonded {
             self.send.push_bonded(bonded);
         }
@@ -347,8 +356,37 @@ impl Peer {
 
     /// The next inner packet from the peer.
     #[inline]
-    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers) -> Option<Delivered> {
-        self.receive.poll(buffers)
+    pub(crate) fn poll_inner(&mut self, buffers: &mut Buffers, now: Time) -> Option<Delivered> {
+        loop {
+            if let Some(released) = self.receive.acks.poll() {
+                return Some(released);
+            }
+            let delivered = self.receive.poll(buffers)?;
+            if !self.receive.acks.concerns(delivered.packet.bytes.len()) {
+                return Some(delivered);
+            }
+            if let Some(delivered) = self.pass_ack(delivered, now) {
+                return Some(delivered);
+            }
+        }
+    }
+
+    /// A packet that may be an acknowledgement of a stream that we send. `None` if it is held.
+    fn pass_ack(&mut self, delivered: Delivered, now: Time) -> Option<Delivered> {
+        let bytes = &delivered.packet.bytes;
+        let headers = Headers::parse(bytes, self.layer);
+        let Some(id) = self.ingress.find(&flow_key(bytes, &headers).reversed()) else {
+            return Some(delivered);
+        };
+        let ack = PureAck::read(bytes, &headers);
+        let enough = self.paths.capacity().bytes_in(ENOUGH_WAITS);
+        let busy = !self.heuristics.ack_aggregation || self.ingress.waiting_bytes() > enough;
+        let Self { receive, freed, .. } = self;
+        let passed = receive.acks.offer(id, ack, delivered, busy, freed, now);
+        if self.receive.acks.take_paced(id.place) && self.heuristics.paced_unthinned {
+            self.send.say_paced(id.place, &mut self.timers);
+        }
+        passed
     }
 
     /// There is something for the tunnel to fetch, or to learn.
@@ -437,6 +475,7 @@ impl Peer {
         timers.set(Timer::Reordering, receive.expires_at());
         timers.set(Timer::Parity, reliability.redundancy.deadline());
         timers.set(Timer::EntryRelease, ingress.release_at());
+        timers.set(Timer::AckRelease, receive.acks.release_at());
         timers.set(Timer::Idle, self.activity.idle_at(now));
         timers.set(Timer::Departure, send.next_departure(ingress, reliability, paths, now));
         timers.earliest(self.sessions.can_send(now))
@@ -459,6 +498,7 @@ impl Peer {
         self.update_clocks(now);
         self.abandon_late(now);
         self.ingress.release(&mut self.freed, self.working.at(now), now);
+        self.receive.acks.release(now);
         self.rest_if_idle(now);
         self.follow_paths(now);
         self.receive.expire(now);

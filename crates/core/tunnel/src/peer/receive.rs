@@ -3,7 +3,7 @@
 
 use crate::buffers::Buffers;
 use crate::clock::PausingClock;
-use crate::exit::{Delivered, ExitStatus, Patience, Reordering};
+use crate::exit::{AckAggregator, Delivered, ExitStatus, Patience, Reordering};
 use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
 use braid_inner::Layer;
@@ -51,6 +51,7 @@ pub(crate) struct Receive {
     limit: u64,
     patience: Patience,
     reordering: Reordering,
+    pub(super) acks: AckAggregator,
     decoder: Decoder,
     /// When the last parity came.
     last_parity: Option<Time>,
@@ -71,6 +72,7 @@ impl Receive {
             limit,
             patience: PATIENCE,
             reordering: Reordering::new(layer, limit),
+            acks: AckAggregator::default(),
             decoder: Decoder::new(CODED_MEMORY, CODED_AGE),
             last_parity: None,
             coded: Vec::new(),
@@ -169,6 +171,7 @@ impl Receive {
     pub fn tune(&mut self, paths: &PathSet) {
         let more = paths.slowest_round_trip() * PATIENCE_ROUND_TRIPS;
         self.patience = Patience { ordered: PATIENCE.ordered + more, ..PATIENCE };
+        self.acks.set_round_trips(paths.least_round_trip(), paths.slowest_round_trip());
     }
 
     /// Stops waiting where the patience is over.
@@ -183,10 +186,10 @@ impl Receive {
 
     /// [`Self::poll`] has something to deliver.
     pub fn has_ready(&self) -> bool {
-        self.reordering.has_ready()
+        self.acks.has_released() || self.reordering.has_ready()
     }
 
-    /// The next inner packet.
+    /// The next inner packet, but for acknowledgements that were held.
     #[inline]
     pub fn poll(&mut self, buffers: &mut Buffers) -> Option<Delivered> {
         self.reordering.poll(|capacity| buffers.take(capacity))
@@ -200,6 +203,7 @@ impl Receive {
     /// Gives back memory that isn't in use.
     pub fn rest(&mut self) {
         self.coded = Vec::new();
+        self.acks.rest();
     }
 }
 

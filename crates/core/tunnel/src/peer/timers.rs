@@ -17,6 +17,8 @@ pub enum Timer {
     /// What was held back at the entry, acknowledgements or what a limit of rate stopped,
     /// may go on.
     EntryRelease,
+    /// Acknowledgements that were held on their way out may go on.
+    AckRelease,
     /// The peer may be idle and give memory back.
     Idle,
     /// A path that the peer has left is closed.

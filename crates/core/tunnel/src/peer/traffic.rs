@@ -255,6 +255,12 @@ impl Traffic {
         flow.see(class, now);
     }
 
+    /// The flow at this place of the peer's queue, as packets to the peer have it.
+    pub fn key_of_theirs(&self, place: u16) -> Option<&FlowKey> {
+        let taken = self.theirs.get(usize::from(place))?;
+        self.flows.get(usize::from(taken.slot)).map(|flow| &flow.key)
+    }
+
     /// Tells of all flows, and forgets those that are over. Where places are short those
     /// that carried least since the last time go too. `limit` is how many there may be.
     pub fn report(&mut self, limit: usize, now: Time) -> TrafficReport {

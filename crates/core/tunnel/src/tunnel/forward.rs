@@ -48,7 +48,7 @@ impl Tunnel {
     pub(super) fn route_in(&mut self, id: PeerId, now: Time) {
         loop {
             let buffers = &mut self.buffers;
-            let next = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner(buffers));
+            let next = self.peers.get_mut(id).and_then(|e| e.peer.poll_inner(buffers, now));
             let Some(Delivered { flow, packet }) = next else { return };
             let layer = self.config.layer;
             let allowed = match check(&packet.bytes, packet.offload, layer) {

@@ -71,6 +71,7 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
             treatment.write(&mut written);
             prop_assert!(written.len() <= TreatmentFrame::MAX_LEN);
         }
+        Frame::Paced(_) => {}
         Frame::Limit(limit) => prop_assert!(limit.rate != Some(Rate::ZERO)),
         Frame::Referrals(referrals) => {
             let entries: Vec<_> = referrals.entries().collect();

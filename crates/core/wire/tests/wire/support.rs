@@ -24,6 +24,7 @@ pub enum Owned {
     Treatment(TreatmentFrame),
     Referrals(u64, Vec<OwnedReferral>),
     Limit(LimitFrame),
+    Paced(PacedFlow),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +77,7 @@ impl Owned {
             Owned::Service(service) => service.write(out),
             Owned::Treatment(treatment) => treatment.write(out),
             Owned::Limit(limit) => limit.write(out),
+            Owned::Paced(paced) => paced.write(out),
             Owned::Referrals(epoch, all) => {
                 let mut list = Vec::new();
                 for one in all {
@@ -122,6 +124,7 @@ impl Owned {
             Frame::Service(service) => Owned::Service(service),
             Frame::Treatment(treatment) => Owned::Treatment(treatment),
             Frame::Limit(limit) => Owned::Limit(limit),
+            Frame::Paced(paced) => Owned::Paced(paced),
             Frame::Referrals(referrals) => {
                 let one = |entry: ReferralEntry<'_>| OwnedReferral {
                     public_key: entry.public_key,
@@ -172,6 +175,7 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
             let rate = (rate > 0).then(|| Rate::from_bytes_per_sec(rate));
             Owned::Limit(LimitFrame { rate, epoch })
         }),
+        any::<u16>().prop_map(|flow| Owned::Paced(PacedFlow { flow })),
         // So short that as many as may be fit.
         (number(MAX_VARINT), prop::collection::vec(any_referral(), 0..=MAX_REFERRALS))
             .prop_map(|(epoch, all)| Owned::Referrals(epoch, all)),

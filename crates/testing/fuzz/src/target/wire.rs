@@ -65,6 +65,7 @@ pub fn wire(data: &[u8]) {
                 limit.write(&mut written);
                 assert!(written.len() <= LimitFrame::MAX_LEN);
             }
+            Frame::Paced(paced) => paced.write(&mut written),
             Frame::Referrals(referrals) => {
                 for entry in referrals.entries() {
                     assert!((1..=MAX_ENDPOINTS).contains(&entry.endpoints().count()));

@@ -40,6 +40,11 @@ impl Control {
         }
     }
 
+    /// It keeps the window below what the path carries, to see the least round trip.
+    pub fn probes_round_trip(&self) -> bool {
+        matches!(self, Self::Bbr(bbr) if bbr.probes_round_trip())
+    }
+
     pub fn on_ack(&mut self, ack: &AckInfo) {
         match self {
             Self::Window(window) if ack.acked > 0 && !ack.recovering => {

@@ -13,6 +13,7 @@ pub(super) struct SendState {
     sent_at: Time,
     pub lost: u64,
     pub in_flight: u64,
+    limited: bool,
 }
 
 /// What the acknowledgement of a segment says of the path's rate.
@@ -28,6 +29,9 @@ pub(super) struct RateSample {
     pub lost: u64,
     /// In flight when it was sent.
     pub tx_in_flight: u64,
+    /// It was sent while the sender kept itself below what the path may carry, so the rate
+    /// says nothing of the path unless it's higher than what is known.
+    pub limited: bool,
 }
 
 /// Counts what is delivered.
@@ -37,6 +41,8 @@ pub(super) struct DeliveryRate {
     delivered_at: Time,
     first_sent_at: Time,
     lost: u64,
+    /// What is sent until so much is delivered is sent by a sender that limits itself.
+    limited_until: Option<u64>,
     newest: Option<SendState>,
 }
 
@@ -58,13 +64,21 @@ impl DeliveryRate {
             sent_at: now,
             lost: self.lost,
             in_flight: in_flight as u64 + 1,
+            limited: self.limited_until.is_some(),
         }
+    }
+
+    /// The sender limits itself (`tcp_sock.app_limited` of Linux, which BBR sets when it
+    /// probes for the round trip): so do all that is sent until what is in flight is delivered.
+    pub fn limit(&mut self, in_flight: usize) {
+        self.limited_until = Some(self.delivered + in_flight as u64);
     }
 
     /// A segment was acknowledged for the first time.
     pub fn on_delivered(&mut self, state: SendState, now: Time) {
         self.delivered += 1;
         self.delivered_at = now;
+        self.limited_until = self.limited_until.filter(|until| self.delivered <= *until);
         let newer =
             |old: SendState| (state.delivered, state.sent_at) > (old.delivered, old.sent_at);
         if self.newest.is_none_or(newer) {
@@ -94,6 +108,7 @@ impl DeliveryRate {
             delivered,
             lost: self.lost - state.lost,
             tx_in_flight: state.in_flight,
+            limited: state.limited,
         })
     }
 }

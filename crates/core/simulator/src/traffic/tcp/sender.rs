@@ -231,6 +231,9 @@ impl Sender {
             // After a timeout it begins with slow start (RFC 5681, section 3.1).
             recovering: self.recover.is_some() && !self.timed_out,
         });
+        if self.control.probes_round_trip() {
+            self.rate.limit(self.in_flight);
+        }
         m.window = self.control.segments();
     }
 

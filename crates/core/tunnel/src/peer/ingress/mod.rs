@@ -8,6 +8,7 @@ use crate::entry::{
     AckFilter, EntryQueue, EntryStatus, FlowPlaces, Head, LimitId, LimitRate, Parameters, Queued,
     Shaper, Treatment, TreatmentTable,
 };
+use crate::exit::{AckAggregator, StreamId};
 use crate::heuristics::Heuristics;
 use crate::peer::traffic::{MOST_FLOWS, Traffic};
 use braid_inner::{
@@ -78,6 +79,13 @@ pub(super) struct ForBonding {
     pub headers: Headers,
 }
 
+/// Who is told of what comes in.
+#[derive(Debug)]
+pub(super) struct Observers<'a> {
+    pub traffic: &'a mut Traffic,
+    pub acks: &'a mut AckAggregator,
+}
+
 /// By what packets are told apart.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sorting<'a> {
@@ -125,7 +133,7 @@ impl Ingress {
         &mut self,
         packet: InnerPacket,
         Sorting { rules, mode }: Sorting<'_>,
-        traffic: &mut Traffic,
+        Observers { traffic, acks }: Observers<'_>,
         freed: &mut Vec<Vec<u8>>,
         working: Time,
         now: Time,
@@ -146,12 +154,16 @@ impl Ingress {
         let treatment = self.treatments.of(hash).with_dscp(dscp);
         let class = Class::of(&packet.bytes, &headers);
         let class = treatment.class.unwrap_or(class);
-        let stream =
-            headers.ip.is_some_and(|ip| ip.protocol == TCP) || matches!(class, Class::Precious);
+        let tcp = headers.ip.is_some_and(|ip| ip.protocol == TCP);
+        let stream = tcp || matches!(class, Class::Precious);
         let (queue, shaper, whole) = (&self.queue, &self.shaper, &self.whole);
         let waits = |flow| queue.waits(flow) || shaper.waits(flow) || whole.waits(flow);
         let flow = self.places.place(hash, working, waits);
-        traffic.on_admitted(flow, (&key, hash), class, packet.bytes.len() as u64, now);
+        let bytes = packet.bytes.len() as u64;
+        traffic.on_admitted(flow, (&key, hash), class, bytes, now);
+        if tcp && class == Class::Bulk {
+            acks.on_data(StreamId { place: flow, hash }, bytes, now);
+        }
         let ack = PureAck::read(&packet.bytes, &headers).filter(|_| self.heuristics.ack_thinning);
         let queued = Queued { packet, class, stream, rule, treatment, at: working };
         let Some(ack) = ack else {
@@ -211,6 +223,19 @@ impl Ingress {
     /// By which a flow's treatment is known.
     pub fn hash(&self, key: &FlowKey) -> u64 {
         key.hash(&self.hash_key)
+    }
+
+    /// The flow's place, if it has one.
+    pub fn find(&self, key: &FlowKey) -> Option<StreamId> {
+        let hash = self.hash(key);
+        Some(StreamId { place: self.places.find(hash)?, hash })
+    }
+
+    /// Acknowledgements of this flow aren't held back from now on: its sender paces.
+    pub fn let_acks_pass(&mut self, key: &FlowKey) {
+        if let Some(id) = self.find(key) {
+            self.acks.let_pass(id.place, key);
+        }
     }
 
     /// Flows are treated as all are.
@@ -465,8 +490,9 @@ mod tests {
     fn admit(ingress: &mut Ingress, packet: InnerPacket, mode: Mode, now: Time) -> bool {
         let rules = ClassRules(Vec::new());
         let sorting = Sorting { rules: &rules, mode };
-        let mut traffic = Traffic::new(Layer::L3, HashKey::new([7; 16]));
-        ingress.admit(packet, sorting, &mut traffic, &mut Vec::new(), now, now).is_none()
+        let traffic = &mut Traffic::new(Layer::L3, HashKey::new([7; 16]));
+        let observers = Observers { traffic, acks: &mut AckAggregator::default() };
+        ingress.admit(packet, sorting, observers, &mut Vec::new(), now, now).is_none()
     }
 
     #[test]

@@ -329,6 +329,11 @@ impl PathSet {
     }
 
     /// Without a queue, of all paths that work.
+    pub fn least_round_trip(&self) -> Duration {
+        self.up().map(|path| path.rtt.base()).min().unwrap_or_default()
+    }
+
+    /// The same of the slowest of them.
     pub fn slowest_round_trip(&self) -> Duration {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }

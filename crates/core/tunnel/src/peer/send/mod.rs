@@ -115,6 +115,12 @@ impl Send {
         self.tell(timers);
     }
 
+    /// The sender of the flow that has this place paces; the peer is told at once.
+    pub fn say_paced(&mut self, flow: u16, timers: &mut TimerTable) {
+        self.news.announce_paced(flow);
+        self.tell(timers);
+    }
+
     /// What was told of it didn't arrive.
     pub fn on_announcement_lost(&mut self, of: Announcement, timers: &mut TimerTable) {
         self.news.on_lost(of);

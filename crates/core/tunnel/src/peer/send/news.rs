@@ -1,11 +1,12 @@
 //! What the peer is to be told, by whichever datagram goes next: packets given up,
-//! how its paths are to be used, the mode, who serves, who else could, and how much it may send.
+//! how its paths are to be used, the mode, who serves, who else could, how much it may send, and
+//! whose acknowledgements not to hold back.
 
 use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::{Announcement, SentFrame};
-use braid_wire::{Abandoned, LimitFrame, PathStatus, ReferralsFrame, Service};
+use braid_wire::{Abandoned, LimitFrame, PacedFlow, PathStatus, ReferralsFrame, Service};
 use std::collections::VecDeque;
 
 /// Room that the mode needs, with its frame's type, bytes.
@@ -22,6 +23,8 @@ pub(super) struct News {
     limit: Announced<Option<LimitFrame>>,
     /// To which others we refer the home: the epoch of that word, and the frame's list.
     referrals: Announced<Option<(u64, Vec<u8>)>>,
+    /// Flows whose sender paces.
+    paced: VecDeque<u16>,
 }
 
 /// A value that the peer is told until it has arrived.
@@ -48,6 +51,7 @@ impl Default for News {
             service: Announced::default(),
             limit: Announced::default(),
             referrals: Announced::default(),
+            paced: VecDeque::new(),
         }
     }
 }
@@ -79,6 +83,13 @@ impl News {
         }
     }
 
+    /// The sender of this flow paces.
+    pub fn announce_paced(&mut self, flow: u16) {
+        if !self.paced.contains(&flow) {
+            self.paced.push_back(flow);
+        }
+    }
+
     /// What was told of it didn't arrive.
     pub fn on_lost(&mut self, of: Announcement) {
         match of {
@@ -86,12 +97,14 @@ impl News {
             Announcement::Service => self.service.untold = true,
             Announcement::Limit => self.limit.untold = true,
             Announcement::Referrals => self.referrals.untold = true,
+            Announcement::Paced(flow) => self.announce_paced(flow),
         }
     }
 
     /// The peer knows nothing any more.
     pub fn restart(&mut self) {
         self.mode_untold = true;
+        self.paced.clear();
         // Its silence was another time.
         if self.service.value.word == Service::HERE_AFTER_SILENCE {
             self.service.value.word = Service::HERE;
@@ -103,7 +116,8 @@ impl News {
 
     /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
-        self.service.untold || self.limit.untold || self.referrals.untold
+        let untold = self.service.untold || self.limit.untold || self.referrals.untold;
+        untold || !self.paced.is_empty()
     }
 
     /// With what was given up, in this mode.
@@ -143,7 +157,7 @@ impl PendingNews<'_> {
 
     #[cold]
     fn write_urgent(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        let News { service, limit, referrals, .. } = &mut *self.news;
+        let News { service, limit, referrals, paced, .. } = &mut *self.news;
         if let Some(service) = service.take_if(datagram.left(out) > Service::MAX_LEN) {
             service.write(out);
             datagram.note(SentFrame::Announcement(Announcement::Service), &mut path.sent);
@@ -156,6 +170,12 @@ impl PendingNews<'_> {
         if let Some(Some((epoch, list))) = referrals.take_if(fits) {
             ReferralsFrame::write(*epoch, list, out);
             datagram.note(SentFrame::Announcement(Announcement::Referrals), &mut path.sent);
+        }
+        while datagram.left(out) > PacedFlow::LEN
+            && let Some(flow) = paced.pop_front()
+        {
+            PacedFlow { flow }.write(out);
+            datagram.note(SentFrame::Announcement(Announcement::Paced(flow)), &mut path.sent);
         }
     }
 

@@ -65,6 +65,10 @@ impl Bbr {
         &self.window
     }
 
+    pub fn probes_round_trip(&self) -> bool {
+        matches!(self.mode, Mode::ProbeRtt { .. })
+    }
+
     pub fn on_recovery(&mut self, in_flight: usize) {
         self.window.on_recovery(in_flight);
     }
@@ -87,7 +91,9 @@ impl Bbr {
                 self.round_start = true;
                 self.window.on_round();
             }
-            if let Some(rate) = sample.rate {
+            if let Some(rate) = sample.rate
+                && (!sample.limited || rate >= self.bw())
+            {
                 self.bandwidth.update(self.rounds, rate, BW_ROUNDS);
             }
         }
