@@ -148,7 +148,7 @@ fn contradictions_are_refused() {
     let referral = [&[7; 32][..], &[1, b'b', 1, 1, b'h']].concat();
     let chunk = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 0, 0, 2], rest].concat();
     for (payload, error) in [
-        (vec![0x0c], UnknownFrame),
+        (vec![0x0d], UnknownFrame),
         (chunk(0xc3, &[1, 9]), UnknownFrame),
         (chunk(0x87, &[]), Empty),
         (chunk(0x83, &[0]), Empty),
