@@ -27,14 +27,13 @@ use crate::clock::PausingClock;
 use crate::config::{LinkConfig, Mode, PeerConfig, TunnelConfig};
 use crate::entry::{LimitRate, Treatment};
 use crate::exit::Delivered;
-use crate::heuristics::Heuristics;
 use crate::id::LinkId;
 use crate::path::Settled;
 use crate::path::sent::SentFrame;
 use crate::routing::Health;
 use crate::session::Sessions;
 use activity::Activity;
-use braid_inner::{ClassRules, FlowKey, HashKey, Headers, InnerPacket, Layer, PureAck, flow_key};
+use braid_inner::{ClassRules, FlowKey, HashKey, InnerPacket};
 use braid_units::{Rate, Time};
 use braid_wire::{LimitFrame, Service};
 use ingress::{Ingress, Observers, Sorting};
@@ -80,8 +79,6 @@ pub struct Treatments {
 #[derive(Debug)]
 pub struct Peer {
     pub(crate) config: PeerConfig,
-    layer: Layer,
-    heuristics: Heuristics,
     pub(crate) sessions: Sessions,
     pub(crate) paths: PathSet,
     ingress: Ingress,
@@ -105,8 +102,6 @@ impl Peer {
         let TunnelConfig { layer, memory_per_peer: memory, heuristics, .. } = *tunnel;
         Self {
             config,
-            layer,
-            heuristics,
             sessions: Sessions::default(),
             paths: PathSet::new(tunnel.path_expiry, heuristics),
             ingress: Ingress::new(
@@ -373,17 +368,15 @@ impl Peer {
 
     /// A packet that may be an acknowledgement of a stream that we send. `None` if it is held.
     fn pass_ack(&mut self, delivered: Delivered, now: Time) -> Option<Delivered> {
-        let bytes = &delivered.packet.bytes;
-        let headers = Headers::parse(bytes, self.layer);
-        let Some(id) = self.ingress.find(&flow_key(bytes, &headers).reversed()) else {
+        let Some((id, ack)) = self.ingress.stream_answered(&delivered.packet.bytes) else {
             return Some(delivered);
         };
-        let ack = PureAck::read(bytes, &headers);
+        let heuristics = self.ingress.heuristics();
         let enough = self.paths.capacity().bytes_in(ENOUGH_WAITS);
-        let busy = !self.heuristics.ack_aggregation || self.ingress.waiting_bytes() > enough;
+        let busy = !heuristics.ack_aggregation || self.ingress.waiting_bytes() > enough;
         let Self { receive, freed, .. } = self;
         let passed = receive.acks.offer(id, ack, delivered, busy, freed, now);
-        if self.receive.acks.take_paced(id.place) && self.heuristics.paced_unthinned {
+        if self.receive.acks.take_paced(id.place) && heuristics.paced_unthinned {
             self.send.say_paced(id.place, &mut self.timers);
         }
         passed

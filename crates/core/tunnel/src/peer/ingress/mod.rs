@@ -231,6 +231,19 @@ impl Ingress {
         Some(StreamId { place: self.places.find(hash)?, hash })
     }
 
+    /// Of which flow of ours a packet of the peer's is the other direction, and what it
+    /// acknowledges if it does nothing else.
+    pub fn stream_answered(&self, bytes: &[u8]) -> Option<(StreamId, Option<PureAck>)> {
+        let headers = Headers::parse(bytes, self.layer);
+        let id = self.find(&flow_key(bytes, &headers).reversed())?;
+        Some((id, PureAck::read(bytes, &headers)))
+    }
+
+    /// Which heuristics are on.
+    pub fn heuristics(&self) -> Heuristics {
+        self.heuristics
+    }
+
     /// Acknowledgements of this flow aren't held back from now on: its sender paces.
     pub fn let_acks_pass(&mut self, key: &FlowKey) {
         if let Some(id) = self.find(key) {
