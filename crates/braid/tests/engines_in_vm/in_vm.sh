@@ -16,10 +16,6 @@ far() { ip netns exec far "$@"; }
 modprobe sch_teql max_equalizers=2 2>/dev/null
 # Brings devices of its own that nobody uses.
 modprobe ip_gre
-# Both ends have one kernel, and who asks for a module while another loads it may be told that there
-# is none.
-modprobe bonding max_bonds=0 2>/dev/null
-modprobe -a vxlan ppp_generic pppoe 2>/dev/null
 ip netns add far
 far ip link set lo up
 # TEQL's devices are there in the first namespace only.

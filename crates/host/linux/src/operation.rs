@@ -7,6 +7,7 @@ mod device;
 mod docker_user;
 mod file;
 mod forwarding;
+mod module;
 mod mptcp;
 mod process;
 mod route;
@@ -41,11 +42,14 @@ pub(crate) fn set(
         Operation::Rule(rule) => netlink.add_rule(rule),
         Operation::Firewall(table) => nft::replace(table),
         Operation::DockerUser { family, rule } => docker_user::set(*family, rule),
-        Operation::Module { name, provides } => device::load(name)
-            .and_then(|()| device::wait_for(provides.as_str(), netlink))
-            .map_err(lack(operation)),
+        Operation::Module { name, provides } => {
+            module::with(operation.needs(), || module::load(name))
+                .and_then(|()| device::wait_for(provides.as_str(), netlink))
+                .map_err(lack(operation))
+        }
         Operation::Create { device, kind } => {
-            netlink.add_device(device, kind).map_err(lack(operation))?;
+            module::with(operation.needs(), || netlink.add_device(device, kind))
+                .map_err(lack(operation))?;
             let configured = match kind {
                 DeviceKind::WireGuard { .. } => wireguard::configure(device, kind),
                 _ => Ok(()),
@@ -65,7 +69,8 @@ pub(crate) fn set(
         Operation::Down { device } => netlink.set_down(device.as_str()),
         Operation::Teql { device, teql } => {
             let index = netlink.link(device.as_str())?.index;
-            netlink.add_root_qdisc(index, teql.as_str()).map_err(lack(operation))
+            module::with(operation.needs(), || netlink.add_root_qdisc(index, teql.as_str()))
+                .map_err(lack(operation))
         }
         Operation::NextHop { id, device, gateway, v6, on_link } => {
             let index = netlink.link(device.as_str())?.index;
@@ -85,10 +90,10 @@ pub(crate) fn set(
             None => Ok(()),
         },
         Operation::File { path, contents, mode } => file::write(path, contents, *mode),
-        Operation::Process { argv, pid_file, provides, .. } => {
+        Operation::Process { name, argv, pid_file, provides } => {
             process::start(argv, pid_file).map_err(lack(operation))?;
             match provides {
-                Some(device) => device::wait_for(device.as_str(), netlink),
+                Some(device) => device::wait_for_program(device.as_str(), name, pid_file, netlink),
                 None => Ok(()),
             }
         }
@@ -276,8 +281,7 @@ fn is_off(device: Option<&str>, v6: bool) -> impl FnOnce(io::Error) -> io::Error
 fn lack(operation: &Operation) -> impl FnOnce(io::Error) -> io::Error {
     let feature: Option<Feature> = operation.needs();
     move |error| {
-        let code = error.raw_os_error();
-        let absent = matches!(code, Some(libc::EOPNOTSUPP | libc::ENOENT | libc::EAFNOSUPPORT));
+        let absent = error.raw_os_error().is_some_and(|code| module::LACKING.contains(&code));
         match feature.filter(|_| absent || error.kind() == io::ErrorKind::NotFound) {
             Some(feature) => io::Error::new(io::ErrorKind::Unsupported, feature.how_to_get()),
             None => error,

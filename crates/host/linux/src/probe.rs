@@ -110,7 +110,7 @@ fn nft_takes(rule: &str) -> bool {
 }
 
 /// Whether a module is there: loaded, built in, or to be loaded.
-fn has_module(name: &str) -> bool {
+pub(crate) fn has_module(name: &str) -> bool {
     if Path::new("/sys/module").join(name).is_dir() {
         return true;
     }

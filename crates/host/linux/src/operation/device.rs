@@ -1,13 +1,17 @@
 //! What is done to devices: their modules, ports, state.
 
 use super::absence::{found, gone};
+use super::process;
 use crate::netlink::Netlink;
 use std::io;
-use std::process::{Command, Stdio};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a device may take to appear or vanish with its program or module.
+/// How long a device may take to appear with its module, or to vanish with its program.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a program that runs may take to make its device: on a host that others keep busy, teamd
+/// takes seconds to get there.
+const PATIENCE_WITH_PROGRAM: Duration = Duration::from_secs(30);
 const UP: &str = "up";
 const DOWN: &str = "down";
 
@@ -80,34 +84,56 @@ pub(super) fn remove_teql(device: &str, teql: &str, netlink: &mut Netlink) -> io
     }
 }
 
-/// Loads a kernel module.
-pub(super) fn load(name: &str) -> io::Result<()> {
-    let mut command = Command::new("modprobe");
-    command.arg(name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    match command.status()?.success() {
-        true => Ok(()),
-        false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+/// Waits until its module has made it.
+pub(super) fn wait_for(device: &str, netlink: &mut Netlink) -> io::Result<()> {
+    wait(PATIENCE, || Ok(found(netlink.link(device))?.is_some())).map_err(|error| {
+        match error.kind() {
+            io::ErrorKind::TimedOut => {
+                missing(device, "it can only be in the first network namespace, if it is TEQL's")
+            }
+            _ => error,
+        }
+    })
+}
+
+/// Waits until the program of this name has made it, as long as that runs.
+pub(super) fn wait_for_program(
+    device: &str,
+    name: &str,
+    pid_file: &Path,
+    netlink: &mut Netlink,
+) -> io::Result<()> {
+    let mut runs = true;
+    let made = wait(PATIENCE_WITH_PROGRAM, || {
+        runs = process::is_running(name, pid_file)?;
+        Ok(!runs || found(netlink.link(device))?.is_some())
+    });
+    let log = process::log_of(pid_file);
+    match made {
+        Ok(()) if !runs => {
+            Err(missing(device, &format!("{name} has ended: see {}", log.display())))
+        }
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+            let seconds = PATIENCE_WITH_PROGRAM.as_secs();
+            let why = format!("{name} has run for {seconds} s: see {}", log.display());
+            Err(missing(device, &why))
+        }
+        outcome => outcome,
     }
 }
 
-/// Waits until it is there.
-pub(super) fn wait_for(device: &str, netlink: &mut Netlink) -> io::Result<()> {
-    wait(|| Ok(found(netlink.link(device))?.is_some())).map_err(|error| match error.kind() {
-        io::ErrorKind::TimedOut => io::Error::new(
-            io::ErrorKind::NotFound,
-            format!("the device {device} did not appear (it can only be in the first network namespace, if it is TEQL's)"),
-        ),
-        _ => error,
-    })
+fn missing(device: &str, why: &str) -> io::Error {
+    let told = format!("the device {device} did not appear ({why})");
+    io::Error::new(io::ErrorKind::NotFound, told)
 }
 
 /// Waits until it isn't there any more.
 pub(super) fn wait_until_gone(device: &str, netlink: &mut Netlink) -> io::Result<()> {
-    wait(|| Ok(found(netlink.link(device))?.is_none()))
+    wait(PATIENCE, || Ok(found(netlink.link(device))?.is_none()))
 }
 
-fn wait(mut until: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
-    let give_up = Instant::now() + PATIENCE;
+fn wait(within: Duration, mut until: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
+    let give_up = Instant::now() + within;
     while !until()? {
         if Instant::now() >= give_up {
             return Err(io::Error::from(io::ErrorKind::TimedOut));

@@ -100,6 +100,7 @@ fn signal(pid: i32, signal: libc::c_int) -> io::Result<()> {
     }
 }
 
-fn log_of(pid_file: &Path) -> PathBuf {
+/// What it says goes there.
+pub(super) fn log_of(pid_file: &Path) -> PathBuf {
     pid_file.with_extension("log")
 }

@@ -18,8 +18,8 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(20);
 /// Runs a program that ends when its link is lost, as `braid up`'s keeper does.
 const STARTED_AGAIN: &str = "trap 'kill $pid; wait $pid; exit' TERM; \
      while :; do \"$@\" & pid=$!; wait $pid; sleep 1; done";
-/// A program has made its device by then.
-const DEVICE_WITHIN: Duration = Duration::from_secs(10);
+/// A program has made its device by then, on a machine that is busy with other things, too.
+const DEVICE_WITHIN: Duration = Duration::from_secs(60);
 /// A device that a namespace had is back by then: connections that nobody closed
 /// at the other end keep the namespace for a while after its last process.
 const DEVICE_BACK_WITHIN: Duration = Duration::from_secs(60);
@@ -49,10 +49,11 @@ pub(super) fn apply(
         match operation {
             Operation::Process { argv, provides, .. } => {
                 end.reconcile(group, &done)?;
-                running.processes.push(end.start(group, argv)?);
+                let mut process = end.start(group, argv)?;
                 if let Some(device) = provides {
-                    end.wait_for(device)?;
+                    end.wait_for(device, &mut process)?;
                 }
+                running.processes.push(process);
             }
             Operation::Module { name, provides } => end.fetch(name, provides)?,
             Operation::Create { device, kind: DeviceKind::Gretap { key, .. } } if pppoe => {
@@ -155,13 +156,22 @@ impl End<'_> {
         self.bench.scratch.join(format!("{}-{name}-{number}.log", self.side))
     }
 
-    fn wait_for(&self, device: &Device) -> Result<(), EngineError> {
-        self.run_until_it_works(&format!("ip link show dev {device}"), DEVICE_WITHIN)
+    /// Waits for the device of a program that runs.
+    fn wait_for(&self, device: &Device, process: &mut Process) -> Result<(), EngineError> {
+        let look = format!("ip link show dev {device}");
+        self.run_until_it_works(&look, DEVICE_WITHIN, || process.check())
     }
 
-    fn run_until_it_works(&self, text: &str, within: Duration) -> Result<(), EngineError> {
+    /// Tries as long as `sense` finds some in it.
+    fn run_until_it_works(
+        &self,
+        text: &str,
+        within: Duration,
+        mut sense: impl FnMut() -> Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
         let deadline = Instant::now() + within;
         loop {
+            sense()?;
             match self.run(text) {
                 Ok(()) => return Ok(()),
                 Err(error) if Instant::now() >= deadline || self.bench.cancel.is_cancelled() => {
@@ -180,6 +190,6 @@ impl End<'_> {
             "nsenter -t 1 -n sh -c 'ip link show dev {device} || modprobe {module} \
              max_equalizers=8' && nsenter -t 1 -n ip link set dev {device} netns $$ && true"
         );
-        self.run_until_it_works(&fetch, DEVICE_BACK_WITHIN)
+        self.run_until_it_works(&fetch, DEVICE_BACK_WITHIN, || Ok(()))
     }
 }

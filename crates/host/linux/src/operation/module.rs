@@ -1,0 +1,100 @@
+//! Kernel modules, which the kernel loads when somebody asks for what they bring.
+
+use crate::probe::has_module;
+use braid_engines::Feature;
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+/// What a kernel answers that lacks a kind of device or of queueing discipline, or a family of
+/// sockets: also for as long as another's modprobe is bringing it.
+pub(super) const LACKING: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOENT, libc::EAFNOSUPPORT];
+/// Between tries, 3 s in all: modprobe takes some milliseconds, and most of a second on a machine
+/// that others keep busy.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(400),
+    Duration::from_millis(800),
+    Duration::from_millis(1500),
+];
+
+/// Loads a kernel module.
+pub(super) fn load(name: &str) -> io::Result<()> {
+    let mut command = Command::new("modprobe");
+    command.arg(name).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status()?.success() {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
+    }
+}
+
+/// Does what needs the module of `feature`. Where two programs ask for a module at once, one may be
+/// told that there is none while it is loaded for the other: a host that has it is asked again.
+pub(super) fn with<T>(
+    feature: Option<Feature>,
+    ask: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let module = feature.and_then(Feature::module);
+    ask_again(ask, || module.is_some_and(has_module), std::thread::sleep)
+}
+
+fn ask_again<T>(
+    mut ask: impl FnMut() -> io::Result<T>,
+    has_module: impl FnOnce() -> bool,
+    mut pause: impl FnMut(Duration),
+) -> io::Result<T> {
+    let is_lacking = |outcome: &io::Result<T>| {
+        let code = outcome.as_ref().err().and_then(io::Error::raw_os_error);
+        code.is_some_and(|code| LACKING.contains(&code))
+    };
+    let mut outcome = ask();
+    if !is_lacking(&outcome) || !has_module() {
+        return outcome;
+    }
+    for length in PAUSES {
+        pause(length);
+        outcome = ask();
+        if !is_lacking(&outcome) {
+            break;
+        }
+    }
+    outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Answers `times` times that it's lacking, then as `then` says. Gives what came of it, how
+    /// often it was asked, and how often one paused.
+    fn asked(times: usize, then: io::Result<()>, has_module: bool) -> (Option<i32>, usize, usize) {
+        let (mut then, mut asked, mut paused) = (Some(then), 0, 0);
+        let outcome = ask_again(
+            || {
+                asked += 1;
+                let lacking = || Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+                if asked <= times { lacking() } else { then.take().unwrap_or_else(lacking) }
+            },
+            || has_module,
+            |_| paused += 1,
+        );
+        (outcome.err().and_then(|error| error.raw_os_error()), asked, paused)
+    }
+
+    #[test]
+    fn a_module_that_another_loads_is_asked_for_again() {
+        assert_eq!(asked(0, Ok(()), true), (None, 1, 0));
+        assert_eq!(asked(2, Ok(()), true), (None, 3, 2));
+        let exists = || Err(io::Error::from_raw_os_error(libc::EEXIST));
+        assert_eq!(asked(1, exists(), true), (Some(libc::EEXIST), 2, 1), "another error is told");
+    }
+
+    #[test]
+    fn a_host_that_has_none_is_asked_once_and_one_that_lies_not_for_ever() {
+        assert_eq!(asked(usize::MAX, Ok(()), false), (Some(libc::EOPNOTSUPP), 1, 0));
+        let (outcome, asked, paused) = asked(usize::MAX, Ok(()), true);
+        assert_eq!(outcome, Some(libc::EOPNOTSUPP));
+        assert_eq!((asked, paused), (PAUSES.len() + 1, PAUSES.len()));
+    }
+}
