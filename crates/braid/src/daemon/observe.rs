@@ -1,6 +1,7 @@
 //! What is kept of the past and told to people: once a second the status becomes
 //! samples and events. The tunnel never waits for any of it, and lives on without.
 
+mod moves;
 mod samples;
 mod steady;
 mod watch;

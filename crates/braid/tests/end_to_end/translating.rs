@@ -34,6 +34,12 @@ fn a_move_resets_open_connections_and_new_ones_work() {
     assert_eq!(ground.seen_as(), BY_SECOND);
     let told = String::from_utf8(ground.world.home.braid_ok(&["status"])).unwrap();
     assert!(told.contains("second stands in for it now"), "{told}");
+    let events = |side: &Side| String::from_utf8(side.braid_ok(&["events"])).unwrap();
+    let home = &ground.world.home;
+    let of_second = || events(home).contains("second serves this home now, in the place of");
+    home.wait_until("the move is an event", of_second);
+    // The concentrator is about to see that it has lasted, too.
+    thread::sleep(Duration::from_secs(3));
 
     // Nobody sends resets for a concentrator that is dead: who only waits for data has to be woken.
     let open = ground.connections();
@@ -41,6 +47,9 @@ fn a_move_resets_open_connections_and_new_ones_work() {
     ground.wait_until_served_by("");
     all_are_reset(&open);
     assert_eq!(ground.seen_as(), BY_FIRST);
+    let first = &ground.world.concentrator;
+    let of_first = || events(first).contains("home is served here now");
+    first.wait_until("it is an event there", of_first);
 }
 
 /// What a connection is for.

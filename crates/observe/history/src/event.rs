@@ -85,6 +85,8 @@ pub enum EventKind {
     Draining,
     /// It takes them again.
     DrainingEnded,
+    /// Another concentrator serves a home.
+    Moved,
     /// A home was seen for the first time.
     NewHome,
     /// Something on the host works against the tunnel.
@@ -129,6 +131,7 @@ words!(EventKind {
     PeerUp = "peer_up",
     Draining = "draining",
     DrainingEnded = "draining_ended",
+    Moved = "moved",
     NewHome = "new_home",
     Obstacle = "obstacle",
     ObstacleGone = "obstacle_gone",
@@ -178,7 +181,7 @@ impl EventKind {
             Kind::LinkDown | Kind::LinkUp | Kind::LinkFlapping | Kind::Transport | Kind::Quota => {
                 Topic::Link
             }
-            Kind::PeerDown | Kind::PeerUp | Kind::NewHome => Topic::Peer,
+            Kind::PeerDown | Kind::PeerUp | Kind::NewHome | Kind::Moved => Topic::Peer,
             Kind::Draining | Kind::DrainingEnded => Topic::Draining,
             Kind::Obstacle | Kind::ObstacleGone => Topic::Host,
             Kind::Failover | Kind::FailoverEnded => Topic::Failover,

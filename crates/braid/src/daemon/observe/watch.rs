@@ -1,5 +1,6 @@
 //! Statuses become events for people.
 
+use super::moves::Moves;
 use super::samples::works;
 use super::steady::{Change, Patience, Steady};
 use braid_control::config::Transport;
@@ -19,6 +20,8 @@ pub struct Watch {
     obstacles: BTreeSet<String>,
     /// Concentrators that drain, by name; this host's own has none.
     draining: BTreeSet<String>,
+    /// Who serves whom.
+    moves: Moves,
     /// Whether traffic goes the way that it should, and what it does else.
     way: Option<Steady>,
     detour: Option<String>,
@@ -45,6 +48,7 @@ impl Watch {
             quotas: BTreeMap::new(),
             obstacles: BTreeSet::new(),
             draining: BTreeSet::new(),
+            moves: Moves::default(),
             way: None,
             detour: None,
             known_homes,
@@ -61,6 +65,9 @@ impl Watch {
         self.transports(status, now, &mut tell);
         self.peers(status, now, &mut tell);
         self.draining(status, &mut tell);
+        for moved in self.moves.observe(status, now) {
+            tell(EventKind::Moved, Severity::Note, &moved.subject, moved.text);
+        }
         self.quotas(status, &mut tell);
         self.obstacles(status, &mut tell);
         self.way(status, now, &mut tell);
