@@ -79,7 +79,8 @@ pub struct Join {
     #[arg(long)]
     no_start: bool,
     /// Join again on a router that has already joined: its links, rules and settings stay, its key
-    /// and its concentrator are new; a copy of its config is kept
+    /// and its concentrator are new; a copy of its config is kept. With the line that it has joined
+    /// by, which may have been broken off, it goes on with its key
     #[arg(long)]
     replace: bool,
 }
@@ -170,6 +171,7 @@ impl Join {
             },
             kill_switch: self.kill_switch,
             split_tcp: self.split_tcp,
+            keeps_key: files.are_kept,
         }
     }
 
@@ -274,7 +276,10 @@ impl Join {
         }
         lines.extend(becomes);
         let (config, key) = (files.config.display(), files.key.display());
-        lines.push(format!("will write {config}, {key} and two secrets of the join line:"));
+        lines.push(match files.are_kept {
+            true => format!("will write {config}:"),
+            false => format!("will write {config}, {key} and two secrets of the join line:"),
+        });
         lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));
         if text.contains("default_route = true") {
             lines.push(

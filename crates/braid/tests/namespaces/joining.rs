@@ -162,6 +162,14 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     let keys = router.sh(&format!("ls {}", router.file("").display()));
     assert_eq!(keys.matches(".key").count(), 2, "the first's own is gone: {keys}");
 
+    // Who has broken off after the line was used goes on with the key that it let in.
+    let planned = router.ok(&["home", "join", &line, "--dry-run", "--replace"]);
+    assert!(planned.contains("with the key that it made"), "{planned}");
+    let joined = router.ok(&["home", "join", &line, "--yes", "--replace"]);
+    assert!(joined.contains("connected"), "{joined}");
+    assert_eq!(router.sh(&format!("ls {}", router.file("").display())), keys);
+    assert_eq!(std::fs::read_to_string(router.file("braid.toml")).unwrap(), after);
+
     // Somebody's mistake in the config is no reason to stay up.
     let config = std::fs::read_to_string(router.file("braid.toml")).unwrap();
     std::fs::write(router.file("braid.toml"), format!("{config}\nnonsense")).unwrap();

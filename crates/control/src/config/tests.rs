@@ -1081,6 +1081,11 @@ fn who_joins_again_keeps_all_but_what_the_line_gives() {
     assert_eq!(config.routing.when_concentrator_gone, WhenConcentratorGone::Block);
     assert_eq!(config.interface.mode, Mode::Overflow);
 
+    let same = JoinedAnew { keeps_key: true, ..anew.clone() };
+    let mut editor = ConfigEditor::from_text(text, Path::new("/c/c.toml")).unwrap();
+    assert_eq!(editor.rejoin(&same).unwrap(), [""; 0], "who stands in knows the key");
+    assert_eq!(editor.check().unwrap().peers.len(), 2);
+
     let interfaces = vec!["wwan0".into(), "usb0".into()];
     let otherwise =
         JoinedAnew { interfaces, default_route: Some(false), split_tcp: true, ..anew.clone() };

@@ -13,22 +13,30 @@ pub struct Files {
     pub key: PathBuf,
     pub preshared_key: PathBuf,
     pub token: PathBuf,
+    /// Of a join by the same line: what there is of them stays.
+    pub are_kept: bool,
 }
 
 impl Files {
     /// Beside the config; where keys are already, under further names. A tunnel
     /// that runs removes the token that its config names, perhaps only now: a new
-    /// one has another name.
+    /// one has another name. A join by the same line goes on with what it has.
     pub fn beside(config: &Path, old: Option<&Joined>) -> Files {
+        let config = config.to_owned();
+        if let Some(secrets) = old.and_then(|old| old.by_this_line.clone()) {
+            return Files {
+                config,
+                key: secrets.key,
+                preshared_key: secrets.preshared_key,
+                token: secrets.token,
+                are_kept: true,
+            };
+        }
         let named = old.iter().flat_map(|old| &old.secrets);
         let named: Vec<&Path> = named.map(PathBuf::as_path).collect();
         let file = |extension| free_file(&config.with_extension(extension), &named);
-        Files {
-            config: config.to_owned(),
-            key: file("key"),
-            preshared_key: file("psk"),
-            token: file("enrol"),
-        }
+        let (key, preshared_key, token) = (file("key"), file("psk"), file("enrol"));
+        Files { config, key, preshared_key, token, are_kept: false }
     }
 
     /// Writes them, and takes `old` down in between.
@@ -41,11 +49,15 @@ impl Files {
             (&self.preshared_key, line.token.preshared_key().to_base64()),
             (&self.token, line.token.key().to_base64()),
         ]);
-        secrets.write()?;
-        let copied = old.map_or(Ok(()), Joined::save_copy);
+        if !self.are_kept {
+            secrets.write()?;
+        }
+        let copied = old.map_or(Ok(()), |old| old.save_copy(text));
         let stopped = copied.and_then(|()| old.map_or(Ok(()), Joined::stop));
         if let Err(failure) = stopped.and_then(|()| self.write_config(text, old.is_some())) {
-            secrets.remove();
+            if !self.are_kept {
+                secrets.remove();
+            }
             return Err(failure);
         }
         if let Some(old) = old {

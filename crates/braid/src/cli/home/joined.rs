@@ -4,7 +4,8 @@ use super::super::free_file::free_file;
 use super::super::{RUN, openwrt, running_of};
 use braid_control::client::{Client, ClientError};
 use braid_control::config::{
-    AnyConfig, Config, ConfigEditor, DEFAULT_CONFIG, DeviceName, JoinedAnew,
+    AnyConfig, Config, ConfigEditor, DEFAULT_CONFIG, DeviceName, JoinedAnew, read_preshared_key,
+    read_private_key,
 };
 use braid_control::join_line::JoinLine;
 use std::os::unix::fs::PermissionsExt;
@@ -20,12 +21,24 @@ pub struct Joined {
     running: bool,
     /// Those beside the config that it names, whether they are there or not.
     pub secrets: Vec<PathBuf>,
+    /// Those of a join by this very line, which may have been broken off: its key may be the one
+    /// that the line has let in, once.
+    pub by_this_line: Option<Secrets>,
     /// It is joined to the concentrator that the line is of.
     same_concentrator: bool,
     /// Homes call here.
     is_concentrator: bool,
     /// A copy of the config goes there.
     pub copy: PathBuf,
+}
+
+/// The files of a join's secrets, beside the config.
+#[derive(Clone)]
+pub struct Secrets {
+    pub key: PathBuf,
+    pub preshared_key: PathBuf,
+    /// Gone when it has been used.
+    pub token: PathBuf,
 }
 
 /// The config as it becomes.
@@ -45,6 +58,7 @@ impl Joined {
             client,
             running,
             secrets: Vec::new(),
+            by_this_line: None,
             same_concentrator: false,
             is_concentrator: false,
             copy: free_file(&file.with_extension("old"), &[]),
@@ -60,6 +74,7 @@ impl Joined {
         if let AnyConfig::Tunnel(config) = &config {
             joined.device = Some(config.interface.name.clone());
             joined.secrets = secrets(config);
+            joined.by_this_line = secrets_of(config, line);
             let is_it = |key| key == line.concentrator;
             joined.same_concentrator = config.peers.iter().any(|peer| is_it(peer.public_key));
             joined.is_concentrator = !config.interface.listen.is_empty();
@@ -113,6 +128,12 @@ impl Joined {
     pub fn what_becomes_of_it(&self, kept: &Result<Kept, String>) -> Vec<String> {
         let file = self.file.display();
         let mut lines = Vec::new();
+        if let Some(secrets) = &self.by_this_line {
+            let key = secrets.key.display();
+            lines.push(format!(
+                "goes on with the join by this line, with the key that it made: {key}"
+            ));
+        }
         if self.file.exists() {
             lines.push(match kept {
                 Ok(_) => format!(
@@ -141,12 +162,15 @@ impl Joined {
         lines
     }
 
-    /// The config as it was.
-    pub fn save_copy(&self) -> Result<(), Failure> {
+    /// The config as it was, where it becomes `new`.
+    pub fn save_copy(&self, new: &str) -> Result<(), Failure> {
         if !self.file.exists() {
             return Ok(());
         }
         let text = std::fs::read(&self.file);
+        if text.as_ref().is_ok_and(|text| text == new.as_bytes()) {
+            return Ok(());
+        }
         let mode = std::fs::metadata(&self.file).map(|it| it.permissions().mode() & 0o777);
         text.and_then(|text| braid_durable::create(&self.copy, &text, mode?))
             .map_err(|error| Failure::io(&format!("writing {}", self.copy.display()), &error))
@@ -165,8 +189,12 @@ impl Joined {
         }
     }
 
-    /// Those of the join that is replaced; the new one's have other names.
+    /// Those of the join that is replaced; the new one's have other names. None of one that goes
+    /// on.
     pub fn remove_secrets(&self) {
+        if self.by_this_line.is_some() {
+            return;
+        }
         for file in &self.secrets {
             if let Err(error) = braid_durable::remove(file) {
                 failure::tell(&format!(
@@ -182,4 +210,19 @@ impl Joined {
 fn secrets(config: &Config) -> Vec<PathBuf> {
     let beside = config.key_files().filter(|file| file.parent() == config.file.parent());
     beside.map(Path::to_path_buf).collect()
+}
+
+/// Those of a join by this line, as far as the config's tunnel can do with them.
+fn secrets_of(config: &Config, line: &JoinLine) -> Option<Secrets> {
+    let peer = config.peers.iter().find(|peer| peer.public_key == line.concentrator)?;
+    let (secret, token) = (peer.preshared_key_file.as_ref()?, peer.enrolment_key_file.as_ref()?);
+    // The line gives a secret of its own.
+    let of_line = line.token.preshared_key().to_base64();
+    let is_it = *read_preshared_key(secret).ok()?.to_base64() == *of_line;
+    let key = &config.interface.private_key_file;
+    let files = [&**key, &**secret, &**token];
+    let beside = files.iter().all(|file| file.parent() == config.file.parent());
+    let usable = is_it && beside && peer.stands_in_for.is_none() && read_private_key(key).is_ok();
+    let [key, preshared_key, token] = files.map(Path::to_path_buf);
+    usable.then_some(Secrets { key, preshared_key, token })
 }

@@ -31,12 +31,14 @@ pub struct JoinedAnew {
     pub kill_switch: bool,
     /// There is to be `[split_tcp]`.
     pub split_tcp: bool,
+    /// The private key is the one that it has: who knows this router by it knows it still.
+    pub keeps_key: bool,
 }
 
 impl ConfigEditor {
     /// Joins another concentrator in the place of the one that the config has, or the same one
     /// anew. All else stays: links, rules, routing, comments; but for those that stand in, which
-    /// know this router by its old key. Gives their names.
+    /// know this router by its old key, where it gets another one. Gives their names.
     ///
     /// # Errors
     /// [`EditError::Form`] when there is no `[interface]`, or no `[[peer]]` that is called. What
@@ -54,7 +56,7 @@ impl ConfigEditor {
 
         let peers = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut);
         let Some(peers) = peers else { return Err(no_peer) };
-        let gone = take_stand_ins(peers);
+        let gone = if anew.keeps_key { Vec::new() } else { take_stand_ins(peers) };
         let called = peers.iter_mut().find(|peer| peer.contains_key("endpoints"));
         let peer = called.ok_or(no_peer)?;
         replace(peer, "public_key", value(&anew.public_key));
