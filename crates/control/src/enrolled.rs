@@ -2,7 +2,7 @@
 //! learns apart from the config, which is the administrator's.
 
 use crate::config::Config;
-use crate::state_file;
+use braid_durable::state_file;
 use braid_handshake::PublicKey;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -73,11 +73,10 @@ impl EnrolledHomes {
     /// Replaces the file at once: after a crash it has the old homes or the new.
     ///
     /// # Errors
-    /// What the system says; the file stays as it was.
+    /// What the system says, or that a newer Braid wrote the file, which stays as it was.
     pub fn write(&self, file: &Path) -> io::Result<()> {
-        let mut text = self.to_json()?;
-        text.push(b'\n');
-        braid_durable::replace(file, &text, None)
+        state_file::refuse_newer(file, VERSION)?;
+        braid_durable::replace(file, &self.to_json()?, None)
     }
 
     /// The file's contents.

@@ -2,7 +2,7 @@
 //! registry is gone, and begins with them.
 
 use crate::config::{Cap, Config, Enrolment, KeyFile, Name, Peer, Prefix};
-use crate::state_file;
+use braid_durable::state_file;
 use braid_handshake::PublicKey;
 use braid_units::Rate;
 use serde::{Deserialize, Serialize};
@@ -88,7 +88,7 @@ impl FleetHomes {
     /// registry had before. Tells whether it knows other homes than before, or others of them.
     ///
     /// # Errors
-    /// What the system says.
+    /// What the system says, or that a newer Braid wrote the file.
     pub fn replace(
         &mut self,
         file: &Path,
@@ -113,6 +113,7 @@ impl FleetHomes {
         if homes == self.homes {
             return Ok(false);
         }
+        state_file::refuse_newer(file, VERSION)?;
         std::fs::create_dir_all(&self.folder)?;
         for (name, home) in &homes {
             let before = self.homes.get(name).and_then(|before| before.preshared_key.as_ref());
@@ -120,7 +121,7 @@ impl FleetHomes {
                 braid_durable::replace(&self.secret_file(name), secret.as_bytes(), Some(MODE))?;
             }
         }
-        braid_durable::replace(file, &state_file::to_json(VERSION, &homes)?, Some(MODE))?;
+        state_file::replace(file, VERSION, &homes, Some(MODE))?;
         for name in self.homes.keys().filter(|name| !homes.contains_key(*name)) {
             braid_durable::remove(&self.secret_file(name))?;
         }

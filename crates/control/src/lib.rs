@@ -22,6 +22,5 @@ pub mod quota_file;
 pub mod referred_peers;
 pub mod request;
 pub mod server;
-mod state_file;
 pub mod status;
 pub mod traffic;

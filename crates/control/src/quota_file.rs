@@ -1,7 +1,7 @@
 //! The links' quota counters on disk, so that a restart doesn't forget what a
 //! month has used.
 
-use crate::state_file;
+use braid_durable::state_file;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -43,11 +43,9 @@ pub fn read(file: &Path) -> io::Result<QuotaCounters> {
 /// Replaces the file at once: after a crash it has the old counters or the new.
 ///
 /// # Errors
-/// What the system says; the file stays as it was.
+/// What the system says, or that a newer Braid wrote the file, which stays as it was.
 pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
-    let mut text = state_file::to_json(VERSION, counters)?;
-    text.push(b'\n');
-    braid_durable::replace(file, &text, None)
+    state_file::replace(file, VERSION, counters, None)
 }
 
 #[cfg(test)]
@@ -69,6 +67,9 @@ mod tests {
         assert_eq!(read(&file).unwrap(), counters);
         std::fs::write(&file, state_file::to_json(VERSION + 1, &counters).unwrap()).unwrap();
         assert!(read(&file).unwrap_err().to_string().contains("a newer braid wrote it"));
+        let newer = std::fs::read(&file).unwrap();
+        assert!(write(&file, &counters).is_err());
+        assert_eq!(std::fs::read(&file).unwrap(), newer);
         std::fs::write(&file, "{").unwrap();
         assert!(read(&file).is_err());
     }

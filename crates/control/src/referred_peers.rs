@@ -2,7 +2,7 @@
 //! where none of its config's answers any more.
 
 use crate::config::{Config, Endpoint, Layer, Name, Peer};
-use crate::state_file;
+use braid_durable::state_file;
 use braid_handshake::PublicKey;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -79,11 +79,10 @@ impl ReferredPeers {
     /// Replaces the file at once: after a crash it has the old ones or the new.
     ///
     /// # Errors
-    /// What the system says; the file stays as it was.
+    /// What the system says, or that a newer Braid wrote the file, which stays as it was.
     pub fn write(&self, file: &Path) -> io::Result<()> {
-        let mut text = self.to_json()?;
-        text.push(b'\n');
-        braid_durable::replace(file, &text, None)
+        state_file::refuse_newer(file, VERSION)?;
+        braid_durable::replace(file, &self.to_json()?, None)
     }
 
     /// The file's contents.

@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod read;
+pub mod state_file;
 
 pub use read::{ALL_BUT_OWNER, OTHERS, SecretError, open_secret, read_secret, read_text};
 

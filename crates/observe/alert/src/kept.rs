@@ -1,4 +1,5 @@
 use crate::outbox::Outbox;
+use braid_durable::state_file;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -10,6 +11,7 @@ pub struct Kept {
 
 /// Far more than a full outbox has; bounds what is read of a wrong file.
 const MOST: u64 = 16 << 20;
+const VERSION: u32 = 1;
 
 impl Kept {
     /// In this file.
@@ -20,20 +22,68 @@ impl Kept {
     /// What it has; nothing waits where there is no file.
     ///
     /// # Errors
-    /// What the system says; that it is no outbox. It is then begun anew by [`Kept::write`].
+    /// What the system says; that it is no outbox, which [`Kept::write`] begins anew; that a newer
+    /// Braid wrote it.
     pub fn read(&self) -> io::Result<Outbox> {
         let text = match braid_durable::read_text(&self.file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outbox::default()),
             text => text?,
         };
-        Ok(serde_json::from_str(&text)?)
+        state_file::from_json_or_bare(VERSION, text.as_bytes())
+            .map_err(|error| self.at_file(&error))
     }
 
     /// Writes it; only root reads it.
     ///
     /// # Errors
-    /// What the system says. The file is then as it was.
+    /// What the system says; that a newer Braid wrote what is there. The file is then as it was.
     pub fn write(&self, outbox: &Outbox) -> io::Result<()> {
-        braid_durable::replace(&self.file, &serde_json::to_vec(outbox)?, Some(0o600))
+        state_file::replace(&self.file, VERSION, outbox, Some(0o600))
+            .map_err(|error| self.at_file(&error))
+    }
+
+    fn at_file(&self, error: &io::Error) -> io::Error {
+        io::Error::new(error.kind(), format!("{}: {error}", self.file.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::post::test_event;
+    use crate::rule::{Alert, Target};
+    use braid_history::Severity;
+    use std::fs;
+
+    fn outbox() -> Outbox {
+        let alert = Alert {
+            name: "a".into(),
+            target: Target::Command { command: "true".into() },
+            kinds: vec![],
+            least: Severity::Note,
+            group_s: 0,
+        };
+        let mut outbox = Outbox::default();
+        outbox.put(&[alert], &test_event("a"), 0);
+        outbox
+    }
+
+    #[test]
+    fn what_waits_is_read_as_it_was_and_a_newer_file_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("alerts.json");
+        let kept = Kept::at(&file);
+        assert_eq!(kept.read().unwrap(), Outbox::default());
+        kept.write(&outbox()).unwrap();
+        assert_eq!(kept.read().unwrap(), outbox());
+        // As it was written before it said its version.
+        fs::write(&file, serde_json::to_vec(&outbox()).unwrap()).unwrap();
+        assert_eq!(kept.read().unwrap(), outbox());
+        let newer = state_file::to_json(VERSION + 1, outbox()).unwrap();
+        fs::write(&file, &newer).unwrap();
+        let why = kept.read().unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
+        assert!(kept.write(&Outbox::default()).is_err());
+        assert_eq!(fs::read(&file).unwrap(), newer);
     }
 }

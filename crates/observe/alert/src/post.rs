@@ -50,7 +50,7 @@ impl Post {
     ) -> io::Result<Post> {
         let kept = Kept::at(file);
         let outbox = kept.read().unwrap_or_else(|error| {
-            tracing::warn!("what waited to be told is lost: {}: {error}", file.display());
+            tracing::warn!("alerts that waited can't be read: {error}");
             Outbox::default()
         });
         let outbox = Arc::new(Mutex::new(outbox));

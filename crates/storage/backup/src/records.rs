@@ -4,6 +4,7 @@
 use crate::Error;
 use crate::lock::Ends;
 use crate::target::Target;
+use braid_durable::state_file;
 use braid_pool::upkeep::LockSpan;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -18,6 +19,7 @@ use std::time::Duration;
 /// before the target is said to be in use.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
+const VERSION: u32 = 1;
 
 /// The folder with the files.
 #[derive(Clone, Debug)]
@@ -116,6 +118,23 @@ pub struct Unread {
     pub why: String,
     /// It may be fine: this user may not read it.
     pub may_not_be_read: bool,
+    /// It is fine: a newer Braid wrote it.
+    pub is_newer: bool,
+}
+
+impl Unread {
+    fn new(file: PathBuf, error: &Error) -> Unread {
+        let io = match error {
+            Error::Io { error, .. } => Some(error),
+            _ => None,
+        };
+        Unread {
+            file,
+            why: error.to_string(),
+            may_not_be_read: io.is_some_and(|it| it.kind() == io::ErrorKind::PermissionDenied),
+            is_newer: io.is_some_and(state_file::is_newer),
+        }
+    }
 }
 
 /// Held while a target is in use: one user at a time.
@@ -177,7 +196,7 @@ impl Records {
     /// When the locks end of what is at a target; nothing is known where the file can't be read.
     pub fn locks(&self, target: &Target) -> Ends {
         let text = fs::read(self.file(&target.shown(), "locks")).unwrap_or_default();
-        serde_json::from_slice(&text).unwrap_or_default()
+        state_file::from_json_or_bare(VERSION, &text).unwrap_or_default()
     }
 
     /// Keeps them.
@@ -185,11 +204,7 @@ impl Records {
     /// # Errors
     /// The file can't be written.
     pub fn keep_locks(&self, target: &Target, ends: &Ends) -> Result<(), Error> {
-        let path = self.file(&target.shown(), "locks");
-        let text = serde_json::to_vec(ends)
-            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
-        braid_durable::replace(&path, &text, Some(0o600))
-            .map_err(|error| Error::io("writing", &path, error))
+        write(&self.file(&target.shown(), "locks"), ends)
     }
 
     /// Forgets what is known of a target.
@@ -219,12 +234,7 @@ impl Records {
             if path.extension().is_some_and(|ending| ending == "json") {
                 match read(&path) {
                     Ok(record) => all.extend(record),
-                    Err(error) => broken.push(Unread {
-                        may_not_be_read: matches!(&error, Error::Io { error, .. }
-                            if error.kind() == io::ErrorKind::PermissionDenied),
-                        why: error.to_string(),
-                        file: path,
-                    }),
+                    Err(error) => broken.push(Unread::new(path, &error)),
                 }
             }
         }
@@ -237,11 +247,7 @@ impl Records {
     /// # Errors
     /// The file can't be written.
     pub fn keep(&self, record: &Record) -> Result<(), Error> {
-        let path = self.file(&record.target, "json");
-        let text = serde_json::to_vec_pretty(record)
-            .map_err(|error| Error::Refused(format!("{}: {error}", path.display())))?;
-        braid_durable::replace(&path, &text, Some(0o600))
-            .map_err(|error| Error::io("writing", &path, error))
+        write(&self.file(&record.target, "json"), record)
     }
 
     fn file(&self, target: &str, ending: &str) -> PathBuf {
@@ -268,10 +274,18 @@ fn read(path: &Path) -> Result<Option<Record>, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|error| Error::io("reading", path, error))?,
     };
-    let record = serde_json::from_slice(&text);
-    record.map(Some).map_err(|error| {
-        Error::Refused(format!("{}: {error}; delete it to begin anew", path.display()))
-    })
+    match state_file::from_json_or_bare(VERSION, &text) {
+        Ok(record) => Ok(Some(record)),
+        Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", path, error)),
+        Err(error) => {
+            Err(Error::Refused(format!("{}: {error}; to begin anew, delete it", path.display())))
+        }
+    }
+}
+
+fn write(path: &Path, content: impl Serialize) -> Result<(), Error> {
+    state_file::replace(path, VERSION, content, Some(0o600))
+        .map_err(|error| Error::io("writing", path, error))
 }
 
 #[cfg(test)]
@@ -302,6 +316,27 @@ mod tests {
         assert!(records.has(&target));
         records.drop(&target).unwrap();
         assert!(!records.has(&target));
+    }
+
+    #[test]
+    fn an_older_record_is_read_and_a_newer_one_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let records = Records::new(folder.path());
+        let target: Target = "/there".parse().unwrap();
+        let record = records.of(&target, Duration::from_secs(7)).unwrap();
+        records.keep(&record).unwrap();
+        let file = records.file(&record.target, "json");
+        // As it was written before it said its version.
+        fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
+        assert_eq!(records.of(&target, Duration::ZERO).unwrap(), record);
+        let newer = state_file::to_json(VERSION + 1, &record).unwrap();
+        fs::write(&file, &newer).unwrap();
+        let why = records.of(&target, Duration::ZERO).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
+        let (all, unread) = records.all().unwrap();
+        assert!(all.is_empty() && unread[0].is_newer && !unread[0].why.contains("delete"));
+        assert!(records.keep(&record).is_err());
+        assert_eq!(fs::read(&file).unwrap(), newer);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! write it down.
 
 use crate::host_root::HostRoot;
+use braid_durable::state_file;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -21,11 +22,13 @@ pub struct ScrubLog {
     pub may_not_be_read: bool,
 }
 
+const VERSION: u32 = 1;
+
 impl ScrubLog {
-    /// Reads it; nothing is known when there is none.
+    /// What can be read of it; nothing is known when there is none.
     pub fn read(host: &HostRoot, array: Uuid) -> Self {
         match fs::read(file(host, array)) {
-            Ok(text) => serde_json::from_slice(&text).unwrap_or_default(),
+            Ok(text) => state_file::from_json_or_bare(VERSION, &text).unwrap_or_default(),
             Err(error) => ScrubLog {
                 may_not_be_read: error.kind() == io::ErrorKind::PermissionDenied,
                 ..ScrubLog::default()
@@ -33,12 +36,26 @@ impl ScrubLog {
         }
     }
 
+    /// The same, to be changed and written again.
+    ///
+    /// # Errors
+    /// A newer Braid wrote it.
+    pub fn to_be_changed(host: &HostRoot, array: Uuid) -> io::Result<Self> {
+        let file = file(host, array);
+        state_file::refuse_newer(&file, VERSION).map_err(|error| {
+            let told = format!("{error}, or delete {}", file.display());
+            io::Error::new(error.kind(), told)
+        })?;
+        Ok(Self::read(host, array))
+    }
+
     /// Writes it, so that it is there whole or not at all.
     ///
     /// # Errors
-    /// When its folder can't be made or the file can't be written; what was there stays.
+    /// When its folder can't be made or the file can't be written, or a newer Braid wrote what is
+    /// there; that stays.
     pub fn write(&self, host: &HostRoot, array: Uuid) -> io::Result<()> {
-        braid_durable::replace(&file(host, array), &serde_json::to_vec(self)?, None)
+        state_file::replace(&file(host, array), VERSION, self, None)
     }
 
     /// One starts now.
@@ -72,4 +89,30 @@ fn ago(then_s: u64) -> Duration {
 
 fn seconds_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_read_as_it_was_and_a_newer_one_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let host = HostRoot::at(folder.path());
+        let array = Uuid::from_bytes([7; 16]);
+        let mut log = ScrubLog::to_be_changed(&host, array).unwrap();
+        log.start();
+        log.write(&host, array).unwrap();
+        assert_eq!(ScrubLog::read(&host, array), log);
+        // As it was written before it said its version.
+        fs::write(file(&host, array), r#"{"started_s": 5, "ended_s": null}"#).unwrap();
+        assert_eq!(ScrubLog::read(&host, array).started_s, Some(5));
+        let newer = state_file::to_json(VERSION + 1, log).unwrap();
+        fs::write(file(&host, array), &newer).unwrap();
+        assert_eq!(ScrubLog::read(&host, array), ScrubLog::default());
+        let why = ScrubLog::to_be_changed(&host, array).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it") && why.contains("delete"), "{why}");
+        assert!(log.write(&host, array).is_err());
+        assert_eq!(fs::read(file(&host, array)).unwrap(), newer);
+    }
 }

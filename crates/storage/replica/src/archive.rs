@@ -9,9 +9,8 @@ pub use crate::wire::{Entry, StoredNow};
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::files::{read_own, write_durably};
+use crate::files::{read_state, write_state};
 use crate::folder::Snapshot;
-use crate::shown::shown;
 use crate::subvolume::Subvolume;
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
@@ -25,6 +24,8 @@ use std::time::SystemTime;
 pub(crate) const STREAM: &str = ".btrfs-stream";
 /// What its manifest's file name ends with.
 const MANIFEST: &str = ".btrfs-stream.json";
+/// Of manifests.
+const VERSION: u32 = 1;
 /// Differences that build on each other, at most, before all is stored again: a chain without an
 /// end would never let anything be deleted.
 pub(crate) const LONGEST_CHAIN: usize = 30;
@@ -45,10 +46,7 @@ impl Entry {
     }
 
     pub(crate) fn save(&self, folder: &Path) -> Result<(), Error> {
-        let path = self.manifest(folder);
-        let text =
-            serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &path, e.into()))?;
-        write_durably(&path, &text)
+        write_state(&self.manifest(folder), VERSION, self)
     }
 
     /// Deletes it; a stream without its manifest is none.
@@ -97,9 +95,8 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
         if !is_file(&path) {
             continue;
         }
-        let text = read_own(&path).map_err(|e| Error::io("reading", &path, e))?;
-        let entry: Entry = serde_json::from_slice(&text)
-            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display())))?;
+        let entry: Entry =
+            read_state(&path, VERSION).map_err(|error| Error::io("reading", &path, error))?;
         if is_file(&entry.file(folder)) && entry.manifest(folder) == path {
             rest.insert(entry.begin.name.clone(), entry);
         }

@@ -1,7 +1,10 @@
 //! Files and folders as wholes: copied, and given names that nobody has.
 
 use crate::error::Error;
+use braid_durable::state_file;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -131,7 +134,40 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
     renamed.map_err(|error| Error::io("renaming to", to, error.into()))
 }
 
-/// Writes a file so that it is there whole or not at all.
-pub(crate) fn write_durably(path: &Path, text: &[u8]) -> Result<(), Error> {
-    braid_durable::replace_unfollowed(path, text).map_err(|e| Error::io("writing", path, e))
+/// Reads a [state file](state_file) of ours in a folder that others write in, too.
+pub(crate) fn read_state<T: DeserializeOwned>(path: &Path, version: u32) -> io::Result<T> {
+    state_file::from_json_or_bare(version, &read_own(path)?)
+}
+
+/// Writes one, so that it is there whole or not at all; not over that of a newer Braid.
+pub(crate) fn write_state(path: &Path, version: u32, content: impl Serialize) -> Result<(), Error> {
+    let write = || -> io::Result<()> {
+        let text = state_file::to_json(version, content)?;
+        read_own(path)
+            .map_or(Ok(()), |present| state_file::refuse_newer_than(version, &present))?;
+        braid_durable::replace_unfollowed(path, &text)
+    };
+    write().map_err(|error| Error::io("writing", path, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_state_file_is_read_as_it_was_and_a_newer_one_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("f.json");
+        write_state(&file, 1, ["a"]).unwrap();
+        assert_eq!(read_state::<Vec<String>>(&file, 1).unwrap(), ["a"]);
+        // As it was written before it said its version.
+        fs::write(&file, r#"["b"]"#).unwrap();
+        assert_eq!(read_state::<Vec<String>>(&file, 1).unwrap(), ["b"]);
+        write_state(&file, 2, ["c"]).unwrap();
+        let why = read_state::<Vec<String>>(&file, 1).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
+        let why = write_state(&file, 1, ["d"]).unwrap_err().to_string();
+        assert!(why.contains("f.json: a newer braid wrote it"), "{why}");
+        assert_eq!(read_state::<Vec<String>>(&file, 2).unwrap(), ["c"]);
+    }
 }

@@ -4,11 +4,14 @@
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
+use braid_durable::state_file;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
+
+const VERSION: u32 = 1;
 
 /// The folder with the files.
 #[derive(Clone, Debug)]
@@ -65,13 +68,14 @@ impl Register {
     /// Writes down that this is begun; it is on the disk when this returns.
     ///
     /// # Errors
-    /// The file can't be written.
+    /// The file can't be written, or a newer Braid wrote the one that is there.
     pub fn begin(&self, begun: &Begun) -> Result<Entry, Error> {
         let path = self.0.join(begun.file_name());
         let write = || -> io::Result<Entry> {
             fs::create_dir_all(&self.0)?;
             let was_there = path.exists();
-            let text = serde_json::to_vec_pretty(begun)?;
+            let text = state_file::to_json(VERSION, begun)?;
+            state_file::refuse_newer(&path, VERSION)?;
             // Locked before it has its name: who finds it there unlocked takes it for
             // interrupted.
             let file = braid_durable::replace_with(&path, None, |file| file.write_all(&text))?;
@@ -88,14 +92,33 @@ impl Register {
     /// # Errors
     /// The folder can't be read.
     pub fn interrupted(&self) -> Result<Vec<Begun>, Error> {
-        let all = self.files()?.into_iter().filter_map(|path| {
-            let file = File::open(&path).ok()?;
-            file.try_lock_shared().ok()?;
-            serde_json::from_reader(&file).ok()
-        });
-        let mut all: Vec<Begun> = all.collect();
+        let all = self.unlocked()?.into_iter();
+        let mut all: Vec<Begun> = all.filter_map(|(_, begun)| begun.ok()).collect();
         all.sort_by(|a, b| (&a.order.from, &a.order.to).cmp(&(&b.order.from, &b.order.to)));
         Ok(all)
+    }
+
+    /// Files of a newer Braid that nobody is at work on, and what there is to say of each.
+    ///
+    /// # Errors
+    /// The folder can't be read.
+    pub fn newer(&self) -> Result<Vec<(PathBuf, String)>, Error> {
+        let unread = |(path, begun): (PathBuf, io::Result<Begun>)| {
+            let why = begun.err().filter(state_file::is_newer)?.to_string();
+            Some((path, why))
+        };
+        Ok(self.unlocked()?.into_iter().filter_map(unread).collect())
+    }
+
+    fn unlocked(&self) -> Result<Vec<(PathBuf, io::Result<Begun>)>, Error> {
+        let read = |path: PathBuf| {
+            let mut file = File::open(&path).ok()?;
+            file.try_lock_shared().ok()?;
+            let mut text = vec![];
+            let begun = file.read_to_end(&mut text);
+            Some((path, begun.and_then(|_| state_file::from_json_or_bare(VERSION, &text))))
+        };
+        Ok(self.files()?.into_iter().filter_map(read).collect())
     }
 
     /// Strikes out what was interrupted and is meant; says which those were.
@@ -229,6 +252,27 @@ mod tests {
         first.end().unwrap();
         drop(second);
         assert_eq!(register.interrupted().unwrap().len(), 1);
+    }
+
+    #[test]
+    fn an_older_entry_is_read_and_a_newer_one_is_left_and_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let register = Register::new(folder.path());
+        let begun = begun("nas:/a");
+        drop(register.begin(&begun).unwrap());
+        let file = folder.path().join(begun.file_name());
+        // As it was written before it said its version.
+        fs::write(&file, serde_json::to_vec(&begun).unwrap()).unwrap();
+        assert_eq!(register.interrupted().unwrap(), [begun.clone()]);
+        assert_eq!(register.newer().unwrap(), []);
+        let newer = state_file::to_json(VERSION + 1, &begun).unwrap();
+        fs::write(&file, &newer).unwrap();
+        assert_eq!(register.interrupted().unwrap(), []);
+        let told = register.newer().unwrap();
+        assert!(told[0].0 == file && told[0].1.contains("a newer braid wrote it"), "{told:?}");
+        let why = register.begin(&begun).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
+        assert_eq!(fs::read(&file).unwrap(), newer);
     }
 
     #[test]

@@ -142,8 +142,8 @@ pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> 
             if !md.scrub.running {
                 return Ok(false);
             }
+            let mut log = known(host, md)?;
             write_action(host, &device, "idle")?;
-            let mut log = ScrubLog::read(host, md.uuid);
             log.started_s = None;
             note(host, md, log)?;
             Ok(true)
@@ -174,7 +174,7 @@ impl Running {
                 }
                 let complete = md::last_check_was_complete(host, device);
                 if complete {
-                    let mut log = ScrubLog::read(host, pool.uuid);
+                    let mut log = known(host, pool)?;
                     log.end();
                     note(host, pool, log)?;
                 }
@@ -223,8 +223,8 @@ fn start_check(host: &HostRoot, md: &ObservedMd) -> Result<String, ScrubError> {
         let what = format!("{:?}", sync.action).to_lowercase();
         return Err(ScrubError::Busy(md.short_name().to_owned(), what));
     }
+    let mut log = known(host, md)?;
     write_action(host, &device, "check")?;
-    let mut log = ScrubLog::read(host, md.uuid);
     log.start();
     note(host, md, log)?;
     Ok(device)
@@ -233,6 +233,12 @@ fn start_check(host: &HostRoot, md: &ObservedMd) -> Result<String, ScrubError> {
 fn write_action(host: &HostRoot, device: &str, action: &str) -> Result<(), ScrubError> {
     let file = host.path(format!("sys/block/{device}/md/sync_action"));
     fs::write(&file, action).map_err(|error| ScrubError::Io(file.display().to_string(), error))
+}
+
+/// What is known of the array's scrubs, to be changed.
+fn known(host: &HostRoot, md: &ObservedMd) -> Result<ScrubLog, ScrubError> {
+    ScrubLog::to_be_changed(host, md.uuid)
+        .map_err(|error| ScrubError::Io(md.short_name().to_owned(), error))
 }
 
 fn note(host: &HostRoot, md: &ObservedMd, log: ScrubLog) -> Result<(), ScrubError> {

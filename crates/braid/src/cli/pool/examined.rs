@@ -245,6 +245,13 @@ fn unfinished_replications(
         };
         found.push(finding.finding());
     }
+    found.extend(place.register().newer()?.into_iter().map(|(file, why)| Finding {
+        code: Code::UnfinishedReplication,
+        severity: Severity::Attention,
+        pool: None,
+        what: format!("a replication isn't through, of which {} tells: {why}", file.display()),
+        mend: "upgrade braid".to_owned(),
+    }));
     Ok(found)
 }
 
@@ -268,12 +275,13 @@ fn backups(
             continue;
         }
         let (file, why) = (unread.file.display().to_string(), unread.why);
+        let remove = format!("rm {}", braid_pool::step::quoted(&file));
         found.push(Finding {
             code: Code::DamagedBackup,
             severity: Severity::Attention,
             pool: None,
             what: format!("what is known here of a backup's target can't be read: {why}"),
-            mend: format!("rm {}", braid_pool::step::quoted(&file)),
+            mend: if unread.is_newer { "upgrade braid".to_owned() } else { remove },
         });
     }
     for record in all {

@@ -2,12 +2,14 @@
 //! most of it may go, and that is told first.
 
 use crate::error::Error;
-use crate::files::read_own;
-use crate::files::write_durably;
+use crate::files::{read_state, write_state};
+use braid_durable::state_file;
 use braid_pool::retention::Policy;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::{Path, PathBuf};
+
+const VERSION: u32 = 1;
 
 #[derive(Serialize, Deserialize)]
 struct Record {
@@ -20,13 +22,17 @@ struct Record {
 /// The record is there but can't be read.
 pub fn is(folder: &Path, policy: &Policy) -> Result<bool, Error> {
     let path = file(folder);
-    let text = match read_own(&path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-        other => other.map_err(|e| Error::io("reading", &path, e))?,
-    };
-    // What can't be understood is as good as another policy.
-    let record = serde_json::from_slice::<Record>(&text);
-    Ok(record.is_ok_and(|record| record.policy == policy.to_string()))
+    match read_state::<Record>(&path, VERSION) {
+        Ok(record) => Ok(record.policy == policy.to_string()),
+        Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", &path, error)),
+        // What can't be understood is as good as another policy.
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                Ok(false)
+            }
+            _ => Err(Error::io("reading", &path, error)),
+        },
+    }
 }
 
 /// From now on it is this one.
@@ -37,11 +43,7 @@ pub fn note(folder: &Path, policy: &Policy) -> Result<(), Error> {
     if is(folder, policy)? {
         return Ok(());
     }
-    let path = file(folder);
-    let record = Record { policy: policy.to_string() };
-    let text =
-        serde_json::to_vec_pretty(&record).map_err(|e| Error::io("writing", &path, e.into()))?;
-    write_durably(&path, &text)
+    write_state(&file(folder), VERSION, Record { policy: policy.to_string() })
 }
 
 fn file(folder: &Path) -> PathBuf {

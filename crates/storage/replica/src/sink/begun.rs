@@ -2,8 +2,7 @@
 
 use super::note::{Circumstances, Progress};
 use crate::error::Error;
-use crate::files::write_durably;
-use crate::files::{open_own, read_own};
+use crate::files::{open_own, read_state, write_state};
 use crate::folder::WORK;
 use crate::shown::shown;
 use crate::wire::Begin;
@@ -18,6 +17,7 @@ pub const FOLDER: &str = ".braid-replica";
 
 const FILE: &str = "begun.json";
 const NOTE: &str = "progress";
+const VERSION: u32 = 1;
 
 /// A replica that was begun.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,17 +58,20 @@ impl BegunReplica {
     /// What was begun is noted, but can't be read.
     pub fn load(folder: &Path) -> Result<Option<BegunReplica>, Error> {
         let path = folder.join(FOLDER).join(FILE);
-        let text = match read_own(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(|e| Error::io("reading", &path, e))?,
-        };
-        serde_json::from_slice(&text).map(Some).map_err(|error| {
-            Error::Refused(format!(
-                "{}: {error}: not written by this version; delete it, the subvolume {WORK} beside \
-                 it, and the checkpoints in it to begin afresh",
-                shown(&path).display()
-            ))
-        })
+        match read_state(&path, VERSION) {
+            Ok(begun) => Ok(Some(begun)),
+            Err(error) => match error.kind() {
+                io::ErrorKind::NotFound => Ok(None),
+                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                    Err(Error::Refused(format!(
+                        "{}: {error}; to begin afresh, delete it, the subvolume {WORK} beside it, \
+                         and the checkpoints in it",
+                        shown(&path).display()
+                    )))
+                }
+                _ => Err(Error::io("reading", &path, error)),
+            },
+        }
     }
 
     /// Writes it so that after a crash either this or what was there before is there.
@@ -76,10 +79,7 @@ impl BegunReplica {
     /// # Errors
     /// It can't be written.
     pub fn save(&self, folder: &Path) -> Result<(), Error> {
-        let inside = folder.join(FOLDER);
-        let text =
-            serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &inside, e.into()))?;
-        write_durably(&inside.join(FILE), &text)
+        write_state(&folder.join(FOLDER).join(FILE), VERSION, self)
     }
 
     /// Nothing is unfinished any more, also after a crash.

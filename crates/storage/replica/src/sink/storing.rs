@@ -2,7 +2,7 @@ use super::{Half, Headroom, Lock, Received, StreamSink};
 use crate::archive::{Entry, STREAM, ends_of_chains, entries, named};
 use crate::chain::{BLOCK, Chain};
 use crate::error::Error;
-use crate::files::{open_own, read_own, rename_new, write_durably};
+use crate::files::{open_own, read_state, rename_new, write_state};
 use crate::shown::shown;
 use crate::source::STREAMS;
 use crate::stream::{Command, Reader, StreamError};
@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 const INSIDE: &str = ".braid-archive";
 const PART: &str = "part";
 const BEGUN: &str = "begun.json";
+const VERSION: u32 = 1;
 
 /// A folder that stores streams, locked against others.
 struct Destination {
@@ -84,12 +85,10 @@ pub(crate) fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
 
 fn begun_in(inside: &Path) -> Result<Option<Begin>, Error> {
     let path = inside.join(BEGUN);
-    match read_own(&path) {
+    match read_state(&path, VERSION) {
+        Ok(begin) => Ok(Some(begin)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(Error::io("reading", &path, error)),
-        Ok(text) => serde_json::from_slice(&text)
-            .map(Some)
-            .map_err(|error| Error::Refused(format!("{}: {error}", shown(&path).display()))),
     }
 }
 
@@ -184,10 +183,7 @@ impl<'a> Storing<'a> {
     }
 
     fn begin_afresh(destination: &'a Destination, begin: Begin) -> Result<Storing<'a>, Error> {
-        let path = destination.begun_file();
-        let text =
-            serde_json::to_vec_pretty(&begin).map_err(|e| Error::io("writing", &path, e.into()))?;
-        write_durably(&path, &text)?;
+        write_state(&destination.begun_file(), VERSION, &begin)?;
         Storing::at_start(destination, begin, true)
     }
 

@@ -3,8 +3,7 @@
 use super::choose::series_of;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::files::read_own;
-use crate::files::write_durably;
+use crate::files::{read_state, write_state};
 use crate::folder::Snapshot;
 use crate::shown::shown;
 use crate::wire::{Inventory, Unfinished};
@@ -18,6 +17,7 @@ use std::path::Path;
 
 /// The file in the snapshots' folder.
 const FILE: &str = ".braid-replicas.json";
+const VERSION: u32 = 1;
 
 /// What the name of a place ends with where streams are stored.
 pub(crate) const STREAMS: &str = " (streams)";
@@ -69,15 +69,15 @@ impl Replicas {
     /// They are there but can't be read.
     pub fn load(folder: &Path) -> Result<Replicas, Error> {
         let path = folder.join(FILE);
-        let text = match read_own(&path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Replicas::default()),
-            other => other.map_err(|e| Error::io("reading", &path, e))?,
-        };
-        serde_json::from_slice(&text).map_err(|error| {
-            let path = shown(&path).display().to_string();
-            Error::Refused(format!(
-                "{path}: {error}; delete it, and what is at a place is asked when it is next sent to"
-            ))
+        read_state(&path, VERSION).or_else(|error| match error.kind() {
+            io::ErrorKind::NotFound => Ok(Replicas::default()),
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
+                Err(Error::Refused(format!(
+                    "{}: {error}; if you delete it, the next replication asks each place what it has",
+                    shown(&path).display()
+                )))
+            }
+            _ => Err(Error::io("reading", &path, error)),
         })
     }
 
@@ -89,10 +89,7 @@ impl Replicas {
         if !std::mem::take(&mut self.changed) {
             return Ok(());
         }
-        let path = folder.join(FILE);
-        let text =
-            serde_json::to_vec_pretty(self).map_err(|e| Error::io("writing", &path, e.into()))?;
-        write_durably(&path, &text)
+        write_state(&folder.join(FILE), VERSION, self)
     }
 
     /// Both sides have this snapshot.
