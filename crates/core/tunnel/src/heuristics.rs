@@ -63,6 +63,10 @@ pub struct Heuristics {
     pub long_packets_cut: bool,
     /// Reports go a second time by the second best path (`peer/send/feedback.rs`).
     pub report_copies: bool,
+    /// Headers of inner packets are compressed (`peer/send/header_compressor.rs`).
+    pub header_compression: bool,
+    /// Reports go with data where some is sent anyway (`peer/send/feedback.rs`).
+    pub report_riding: bool,
     /// Acknowledgements of streams whose sender paces aren't thinned
     /// (`exit/sender_pacing.rs`).
     pub paced_unthinned: bool,
@@ -95,12 +99,14 @@ impl Heuristics {
         skipping_on_credit: true,
         long_packets_cut: true,
         report_copies: true,
+        header_compression: true,
+        report_riding: true,
         paced_unthinned: true,
         ack_aggregation: true,
     };
 
     /// Each one's name, and all of them but that.
-    pub fn each_off() -> [(&'static str, Self); 23] {
+    pub fn each_off() -> [(&'static str, Self); 25] {
         let all = Self::ALL;
         [
             ("tracking", Self { tracking: false, ..all }),
@@ -124,6 +130,8 @@ impl Heuristics {
             ("skipping-on-credit", Self { skipping_on_credit: false, ..all }),
             ("long-packets-cut", Self { long_packets_cut: false, ..all }),
             ("report-copies", Self { report_copies: false, ..all }),
+            ("header-compression", Self { header_compression: false, ..all }),
+            ("report-riding", Self { report_riding: false, ..all }),
             ("paced-unthinned", Self { paced_unthinned: false, ..all }),
             ("ack-aggregation", Self { ack_aggregation: false, ..all }),
         ]

@@ -11,10 +11,12 @@
 #![forbid(unsafe_code)]
 
 mod buffers;
+mod carried;
 mod clock;
 mod config;
 pub mod entry;
 pub mod exit;
+mod header_contexts;
 mod heuristics;
 mod id;
 mod index_map;

@@ -1,8 +1,9 @@
 //! Inner packets that are being sent or wait to be acknowledged.
 
+use crate::carried::CarriedPacket;
 use crate::entry::FlowRedundancy;
 use crate::ranges;
-use braid_inner::{Class, InnerPacket};
+use braid_inner::Class;
 use braid_wire::{Chunk, ChunkPosition};
 
 /// Names a packet in the [`OutgoingPackets`]; one that was removed is never
@@ -17,7 +18,7 @@ pub struct PacketKey {
 #[derive(Debug)]
 pub struct Outgoing {
     /// The packet itself.
-    pub packet: InnerPacket,
+    pub packet: CarriedPacket,
     /// Its flow.
     pub flow: u16,
     /// Its number in the flow.
@@ -55,7 +56,7 @@ impl OutgoingPackets {
     /// Adds a packet of which nothing has been sent.
     pub fn insert(
         &mut self,
-        packet: InnerPacket,
+        packet: CarriedPacket,
         flow: u16,
         sequence: u32,
         (class, redundancy): (Class, FlowRedundancy),
@@ -86,7 +87,7 @@ impl OutgoingPackets {
     }
 
     /// Takes the packet out.
-    pub fn remove(&mut self, key: PacketKey) -> Option<InnerPacket> {
+    pub fn remove(&mut self, key: PacketKey) -> Option<CarriedPacket> {
         let slot = self.slots.get_mut(key.slot as usize)?;
         if slot.generation != key.generation {
             return None;
@@ -126,7 +127,7 @@ impl Outgoing {
             sequence: self.sequence,
             unordered: false,
             realtime: self.is_realtime(),
-            position: ChunkPosition::of(self.packet.offload, self.len(), offset, len),
+            position: ChunkPosition::of(self.packet.form, self.len(), offset, len),
             data: self.packet.bytes.get(offset as usize..end).unwrap_or(&[]),
         }
     }
@@ -179,13 +180,13 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_inner::Offload;
+    use braid_wire::Form;
 
     const USUAL: (Class, FlowRedundancy) = (Class::Bulk, FlowRedundancy::Usual);
 
     fn outgoing(len: usize) -> (OutgoingPackets, PacketKey) {
         let mut packets = OutgoingPackets::default();
-        let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
+        let packet = CarriedPacket { bytes: vec![0; len], form: Form::default() };
         let key = packets.insert(packet, 1, 2, USUAL);
         (packets, key)
     }
@@ -207,7 +208,7 @@ mod tests {
     fn a_removed_key_stays_dead_when_the_slot_is_used_again() {
         let (mut packets, key) = outgoing(10);
         assert!(packets.remove(key).is_some());
-        let packet = InnerPacket { bytes: vec![1; 5], offload: Offload::default() };
+        let packet = CarriedPacket { bytes: vec![1; 5], form: Form::default() };
         let other = packets.insert(packet, 1, 3, USUAL);
         assert!(packets.get(key).is_none() && packets.remove(key).is_none());
         assert_eq!(packets.get(other).map(Outgoing::len), Some(5));

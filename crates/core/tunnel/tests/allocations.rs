@@ -77,7 +77,7 @@ fn the_steady_state_allocates_nothing_a_packet() {
         println!("{what}: {allocations} allocations, {} packets", delivered.packets);
         assert!(delivered.packets > 3_000, "{what}: {delivered:?}");
         // A queue still grows now and then; that isn't by the packet.
-        assert!(allocations < 20, "{what}: {allocations}, {delivered:?}");
+        assert!(allocations < 40, "{what}: {allocations}, {delivered:?}");
     }
 }
 

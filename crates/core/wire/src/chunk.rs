@@ -17,6 +17,7 @@ const TO_END: u8 = 0x04;
 const UNORDERED: u8 = 0x08;
 const OFFLOAD: u8 = 0x10;
 const REALTIME: u8 = 0x20;
+const COMPRESSED: u8 = 0x40;
 
 /// Some bytes of an inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,15 +36,51 @@ pub struct Chunk<'a> {
     pub data: &'a [u8],
 }
 
+/// What a packet's bytes are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// The packet, and what is left to do on it.
+    Full(Offload),
+    /// The number of a context of its flow, what [`HeaderContext::compress`] made of its header
+    /// by that, and its payload; how that is to be cut, if it's a super-packet's.
+    ///
+    /// [`HeaderContext::compress`]: crate::HeaderContext::compress
+    Compressed(Option<Segmentation>),
+}
+
+impl Default for Form {
+    fn default() -> Self {
+        Self::Full(Offload::default())
+    }
+}
+
+impl From<Offload> for Form {
+    fn from(offload: Offload) -> Self {
+        Self::Full(offload)
+    }
+}
+
+impl Form {
+    /// What is left to do besides giving it its header again.
+    fn offload(self) -> Offload {
+        match self {
+            Self::Full(offload) => offload,
+            Self::Compressed(segmentation) => {
+                Offload { segmentation, checksum: Checksum::Complete }
+            }
+        }
+    }
+}
+
 /// Where a chunk's bytes lie in the inner packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChunkPosition {
     /// The whole packet.
-    Whole(Offload),
+    Whole(Form),
     /// The packet's beginning.
     First {
-        /// What is left to do on the packet.
-        offload: Offload,
+        /// What the packet's bytes are.
+        form: Form,
         /// The packet's length in bytes.
         total: u32,
     },
@@ -69,10 +106,10 @@ impl ChunkPosition {
     }
 
     /// The position of `len` bytes at `offset` of a packet of `total` bytes.
-    pub fn of(offload: Offload, total: u32, offset: u32, len: u32) -> Self {
+    pub fn of(form: impl Into<Form>, total: u32, offset: u32, len: u32) -> Self {
         match (offset == 0, offset.saturating_add(len) >= total) {
-            (true, true) => Self::Whole(offload),
-            (true, false) => Self::First { offload, total },
+            (true, true) => Self::Whole(form.into()),
+            (true, false) => Self::First { form: form.into(), total },
             (false, true) => Self::Last { offset },
             (false, false) => Self::Middle { offset },
         }
@@ -83,9 +120,9 @@ impl ChunkPosition {
     pub fn header_len(self, len: u32) -> usize {
         6 + varint_len(u64::from(len))
             + match self {
-                Self::Whole(offload) => offload_len(offload),
-                Self::First { offload, total } => {
-                    offload_len(offload) + varint_len(u64::from(total))
+                Self::Whole(form) => offload_len(form.offload()),
+                Self::First { form, total } => {
+                    offload_len(form.offload()) + varint_len(u64::from(total))
                 }
                 Self::Middle { offset } | Self::Last { offset } => varint_len(u64::from(offset)),
             }
@@ -102,10 +139,11 @@ impl<'a> Chunk<'a> {
     /// Appends the chunk; `to_end` leaves its length out since it's the
     /// datagram's last frame.
     pub fn write(&self, out: &mut Vec<u8>, to_end: bool) {
-        let offload = match self.position {
-            ChunkPosition::Whole(o) | ChunkPosition::First { offload: o, .. } => o,
-            _ => Offload::default(),
+        let form = match self.position {
+            ChunkPosition::Whole(form) | ChunkPosition::First { form, .. } => form,
+            _ => Form::default(),
         };
+        let offload = form.offload();
         let mut kind = CHUNK;
         kind |= match self.position {
             ChunkPosition::Whole(_) => FIRST | LAST,
@@ -117,6 +155,7 @@ impl<'a> Chunk<'a> {
         kind |= if self.unordered { UNORDERED } else { 0 };
         kind |= if self.realtime { REALTIME } else { 0 };
         kind |= if offload != Offload::default() { OFFLOAD } else { 0 };
+        kind |= if matches!(form, Form::Compressed(_)) { COMPRESSED } else { 0 };
         out.reserve(LONGEST_HEADER + self.data.len());
         let [high, low] = self.flow.to_be_bytes();
         let [_, first, second, third] = self.sequence.to_be_bytes();
@@ -178,8 +217,8 @@ impl<'a> Chunk<'a> {
     }
 
     pub(crate) fn parse(kind: u8, reader: &mut Reader<'a>) -> Result<Self, Malformed> {
-        if kind & 0x40 != 0 {
-            return Err(Malformed::UnknownFrame);
+        if kind & COMPRESSED != 0 && kind & FIRST == 0 {
+            return Err(Malformed::Contradiction);
         }
         let flow = reader.u16()?;
         let sequence = reader.u24()?;
@@ -187,7 +226,17 @@ impl<'a> Chunk<'a> {
             0b11 => 0,
             _ => u32::try_from(reader.varint()?).map_err(|_| Malformed::TooLong)?,
         };
-        let offload = if kind & OFFLOAD != 0 { parse_offload(reader)? } else { Offload::default() };
+        let form = match kind & (OFFLOAD | COMPRESSED) {
+            0 => Form::default(),
+            OFFLOAD => Form::Full(parse_offload(reader)?),
+            COMPRESSED => Form::Compressed(None),
+            _ => match parse_offload(reader)? {
+                Offload { checksum: Checksum::Complete, segmentation } => {
+                    Form::Compressed(segmentation)
+                }
+                _ => return Err(Malformed::Contradiction),
+            },
+        };
         let len = if kind & TO_END != 0 {
             reader.0.len()
         } else {
@@ -198,8 +247,8 @@ impl<'a> Chunk<'a> {
             return Err(Malformed::Empty);
         }
         let position = match kind & (FIRST | LAST) {
-            0b11 => ChunkPosition::Whole(offload),
-            FIRST => ChunkPosition::First { offload, total: number },
+            0b11 => ChunkPosition::Whole(form),
+            FIRST => ChunkPosition::First { form, total: number },
             LAST => ChunkPosition::Last { offset: number },
             _ => ChunkPosition::Middle { offset: number },
         };

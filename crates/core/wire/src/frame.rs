@@ -5,7 +5,7 @@ use crate::integer::{Reader, Sequence, put_u24, put_varint};
 use crate::limit::LIMIT;
 use crate::referrals::REFERRALS;
 use crate::treatment::TREATMENT;
-use crate::{Ack, Chunk, ErasureFrame, LimitFrame, ReferralsFrame, TreatmentFrame};
+use crate::{Ack, Chunk, ErasureFrame, HeaderContext, LimitFrame, ReferralsFrame, TreatmentFrame};
 use braid_units::Rate;
 
 const PADDING: u8 = 0x00;
@@ -16,6 +16,8 @@ const CLOSE: u8 = 0x06;
 const MODE: u8 = 0x07;
 const SERVICE: u8 = 0x08;
 const PACED: u8 = 0x0c;
+const CONTEXT: u8 = 0x0d;
+const CONTEXT_KNOWN: u8 = 0x0e;
 
 /// Why bytes aren't what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,6 +68,10 @@ pub enum Frame<'a> {
     Limit(LimitFrame),
     /// A flow whose sender paces.
     Paced(PacedFlow),
+    /// A header that packets of a flow will be told by.
+    Context(ContextFrame<'a>),
+    /// The sender knows such a header.
+    ContextKnown(ContextKnown),
 }
 
 /// Packets `sequence ..= sequence + count - 1` of a flow won't be completed.
@@ -85,6 +91,28 @@ pub struct Abandoned {
 pub struct PacedFlow {
     /// The flow, as the sender of this frame numbers it.
     pub flow: u16,
+}
+
+/// A header by which the sender means to compress those of a flow, once the receiver has said
+/// that it knows it. It comes last in a datagram: who doesn't know the frame drops what is behind
+/// it, and never says so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextFrame<'a> {
+    /// The flow, as the sender numbers it.
+    pub flow: u16,
+    /// Which of the flow's contexts.
+    pub number: u8,
+    /// The bytes before a packet's payload, [`HeaderContext::MAX_LEN`] at most.
+    pub header: &'a [u8],
+}
+
+/// The sender knows this context of a flow of the receiver's. It comes last in a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ContextKnown {
+    /// The flow, as the receiver of this frame numbers it.
+    pub flow: u16,
+    /// Which of its contexts.
+    pub number: u8,
 }
 
 /// The home's wish for a path, obeyed by the concentrator when it sends.
@@ -195,6 +223,10 @@ impl<'a> Frame<'a> {
             REFERRALS => Frame::Referrals(ReferralsFrame::parse(reader)?),
             LIMIT => Frame::Limit(LimitFrame::parse(reader)?),
             PACED => Frame::Paced(PacedFlow { flow: reader.u16()? }),
+            CONTEXT => Frame::Context(ContextFrame::parse(reader)?),
+            CONTEXT_KNOWN => {
+                Frame::ContextKnown(ContextKnown { flow: reader.u16()?, number: reader.u8()? })
+            }
             _ => return Err(Malformed::UnknownFrame),
         })
     }
@@ -234,6 +266,41 @@ impl PacedFlow {
     pub fn write(&self, out: &mut Vec<u8>) {
         out.push(PACED);
         out.extend_from_slice(&self.flow.to_be_bytes());
+    }
+}
+
+impl<'a> ContextFrame<'a> {
+    /// Most bytes of the frame.
+    pub const MAX_LEN: usize = 5 + HeaderContext::MAX_LEN;
+
+    fn parse(reader: &mut Reader<'a>) -> Result<Self, Malformed> {
+        let (flow, number, len) = (reader.u16()?, reader.u8()?, reader.u8()?);
+        let len = usize::from(len);
+        if len > HeaderContext::MAX_LEN {
+            return Err(Malformed::TooLong);
+        }
+        Ok(Self { flow, number, header: reader.bytes(len)? })
+    }
+
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        let header = &self.header[..self.header.len().min(HeaderContext::MAX_LEN)];
+        out.push(CONTEXT);
+        out.extend_from_slice(&self.flow.to_be_bytes());
+        out.extend_from_slice(&[self.number, header.len() as u8]);
+        out.extend_from_slice(header);
+    }
+}
+
+impl ContextKnown {
+    /// Bytes of the frame.
+    pub const LEN: usize = 4;
+
+    /// Appends the frame.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.push(CONTEXT_KNOWN);
+        out.extend_from_slice(&self.flow.to_be_bytes());
+        out.push(self.number);
     }
 }
 

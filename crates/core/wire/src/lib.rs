@@ -12,19 +12,21 @@ mod chunk;
 mod erasure;
 mod frame;
 mod header;
+mod header_context;
 mod integer;
 mod limit;
 mod referrals;
 mod treatment;
 
 pub use ack::{ARRIVAL_UNIT_US, Ack, AckRanges, AckWriter, MAX_ACK_RANGES, MAX_ARRIVALS};
-pub use chunk::{Chunk, ChunkPosition, MAX_PACKET_LEN};
+pub use chunk::{Chunk, ChunkPosition, Form, MAX_PACKET_LEN};
 pub use erasure::{ErasureFrame, MAX_SOURCES, SourceRef, Sources};
 pub use frame::{
-    Abandoned, Close, Frame, Frames, Malformed, ModeCode, PacedFlow, PathStatus, Service,
-    TunnelMode,
+    Abandoned, Close, ContextFrame, ContextKnown, Frame, Frames, Malformed, ModeCode, PacedFlow,
+    PathStatus, Service, TunnelMode,
 };
 pub use header::{DataHeader, DatagramKind, HEADER_LEN, MAX_SESSION_INDEX, TAG_LEN};
+pub use header_context::HeaderContext;
 pub use integer::{MAX_VARINT, Sequence, expand, varint_len};
 pub use limit::LimitFrame;
 pub use referrals::{MAX_ENDPOINTS, MAX_REFERRALS, ReferralEntry, ReferralsFrame};

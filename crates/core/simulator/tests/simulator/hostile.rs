@@ -249,7 +249,7 @@ fn a_peer_may_only_send_from_its_own_addresses() {
             sequence: malicious.number as u32,
             unordered: false,
             realtime: false,
-            position: ChunkPosition::Whole(Offload::default()),
+            position: ChunkPosition::Whole(Offload::default().into()),
             data: &packet.bytes,
         }
         .write(&mut frame, true);

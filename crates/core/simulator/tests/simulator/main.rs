@@ -6,6 +6,7 @@ mod half_working;
 mod hard;
 mod hostile;
 mod modes;
+mod overhead;
 mod points;
 mod random;
 mod sessions;

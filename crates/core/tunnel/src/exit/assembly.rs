@@ -1,13 +1,14 @@
 //! One inner packet put together from its chunks.
 
+use crate::carried::CarriedPacket;
 use crate::ranges;
-use braid_inner::{InnerPacket, Layer, Offload, Segments};
-use braid_wire::{Chunk, ChunkPosition};
+use braid_inner::{InnerPacket, Layer, Segments};
+use braid_wire::{Chunk, ChunkPosition, Form};
 
 /// Why a chunk wasn't taken. Only a broken or hostile peer sends such.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejected {
-    /// It contradicts what came before (other length, other offload).
+    /// It contradicts what came before (other length, other form).
     Contradiction,
     /// Nothing new in it.
     Duplicate,
@@ -22,7 +23,7 @@ pub struct Notes(Vec<(u32, u32)>);
 pub struct Assembly {
     bytes: Vec<u8>,
     have: Vec<(u32, u32)>,
-    offload: Option<Offload>,
+    form: Option<Form>,
     total: Option<u32>,
 }
 
@@ -43,7 +44,7 @@ impl Assembly {
     /// Takes a chunk in. True when the packet is complete.
     ///
     /// # Errors
-    /// [`Rejected::Contradiction`] when its length or offload isn't that of earlier chunks,
+    /// [`Rejected::Contradiction`] when its length or form isn't that of earlier chunks,
     /// [`Rejected::Duplicate`] when all of it is there already.
     pub fn insert(&mut self, chunk: &Chunk<'_>) -> Result<bool, Rejected> {
         let (low, high) =
@@ -63,12 +64,11 @@ impl Assembly {
         if known_total.is_some_and(|t| highest > t) {
             return Err(Rejected::Contradiction);
         }
-        if let ChunkPosition::Whole(offload) | ChunkPosition::First { offload, .. } = chunk.position
-        {
-            if self.offload.is_some_and(|o| o != offload) {
+        if let ChunkPosition::Whole(form) | ChunkPosition::First { form, .. } = chunk.position {
+            if self.form.is_some_and(|before| before != form) {
                 return Err(Rejected::Contradiction);
             }
-            self.offload = Some(offload);
+            self.form = Some(form);
         }
         self.total = known_total;
         if self.have.iter().any(|&(l, h)| l <= low && high <= h) {
@@ -111,21 +111,51 @@ impl Assembly {
 
     /// Every byte is there.
     pub fn is_complete(&self) -> bool {
-        self.total.is_some_and(|t| self.have.first() == Some(&(0, t))) && self.offload.is_some()
+        self.total.is_some_and(|t| self.have.first() == Some(&(0, t))) && self.form.is_some()
     }
 
     /// The packet, complete.
-    pub fn finish(self) -> Option<(InnerPacket, Notes)> {
+    pub fn finish(self) -> Option<(CarriedPacket, Notes)> {
         if !self.is_complete() {
             return None;
         }
-        Some((InnerPacket { bytes: self.bytes, offload: self.offload? }, Notes(self.have)))
+        Some((CarriedPacket { bytes: self.bytes, form: self.form? }, Notes(self.have)))
+    }
+
+    /// With the header in front instead of what stands for it, if that has come: `expand` puts it
+    /// there, of a packet of so many bytes, and says by how many it's longer then.
+    pub fn expand(
+        mut self,
+        expand: impl FnOnce(usize, &mut CarriedPacket) -> Option<isize>,
+    ) -> Self {
+        let (Some(form @ Form::Compressed(_)), Some(total)) = (self.form, self.total) else {
+            return self;
+        };
+        let Some(&(0, end)) = self.have.first() else { return self };
+        let rest = self.bytes.split_off(end as usize);
+        let mut front = CarriedPacket { bytes: std::mem::take(&mut self.bytes), form };
+        let more = expand(total as usize, &mut front);
+        self.bytes = front.bytes;
+        self.bytes.extend_from_slice(&rest);
+        let Some(more) = more else { return self };
+        let move_by = |at: &mut u32| *at = at.saturating_add_signed(more as i32);
+        for (low, high) in &mut self.have {
+            if *low > 0 {
+                move_by(low);
+            }
+            move_by(high);
+        }
+        self.form = Some(front.form);
+        self.total = self.total.map(|total| total.saturating_add_signed(more as i32));
+        self
     }
 
     /// What can be saved of an incomplete super-packet: whole segments as
     /// packets of their own, in order. Returns the buffer for reuse.
     pub fn salvage(self, layer: Layer, mut deliver: impl FnMut(InnerPacket)) -> Vec<u8> {
-        let (Some(offload), Some(total)) = (self.offload, self.total) else { return self.bytes };
+        let (Some(Form::Full(offload)), Some(total)) = (self.form, self.total) else {
+            return self.bytes;
+        };
         let Some(&(0, header_end)) = self.have.first() else { return self.bytes };
         let Some(header) = self.bytes.get(..header_end as usize) else { return self.bytes };
         let Ok(segments) = Segments::of(header, total as usize, offload, layer) else {

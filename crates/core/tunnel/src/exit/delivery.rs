@@ -1,6 +1,8 @@
 //! What comes out of the tunnel, and the account of what is held until then.
 
 use super::assembly::{Assembly, Notes};
+use crate::carried::CarriedPacket;
+use crate::header_contexts::HeaderContexts;
 use braid_inner::{InnerPacket, Layer};
 use std::collections::VecDeque;
 
@@ -37,16 +39,27 @@ pub struct Delivered {
     pub packet: InnerPacket,
 }
 
+/// A packet whose turn it is.
+#[derive(Debug)]
+pub(super) struct Ready {
+    /// Its flow.
+    pub flow: u16,
+    /// As it came.
+    pub packet: CarriedPacket,
+}
+
 /// Takes packets of all flows as they become due.
 #[derive(Debug)]
 pub(super) struct Delivery {
     layer: Layer,
     /// In the order in which they leave.
-    pub ready: VecDeque<Delivered>,
+    pub ready: VecDeque<Ready>,
     /// The flow of which packets are delivered at the moment.
     flow: u16,
     /// The counters.
     pub status: ExitStatus,
+    /// The headers by which the peer compresses.
+    pub contexts: HeaderContexts,
     /// Memory of assemblies that are done.
     notes: Vec<Notes>,
 }
@@ -59,6 +72,7 @@ impl Delivery {
             ready: VecDeque::new(),
             flow: 0,
             status: ExitStatus::default(),
+            contexts: HeaderContexts::new(layer),
             notes: Vec::new(),
         }
     }
@@ -69,20 +83,23 @@ impl Delivery {
     }
 
     /// A packet leaves.
-    pub fn deliver(&mut self, packet: InnerPacket) {
+    pub fn deliver(&mut self, packet: CarriedPacket) {
         self.status.delivered += 1;
-        self.ready.push_back(Delivered { flow: self.flow, packet });
+        self.ready.push_back(Ready { flow: self.flow, packet });
     }
 
     /// Of a packet that won't be completed what can be used leaves.
     pub fn salvage(&mut self, assembly: Assembly) {
         self.status.missed += 1;
         let (layer, flow) = (self.layer, self.flow);
-        let (status, ready) = (&mut self.status, &mut self.ready);
-        assembly.salvage(layer, |packet| {
-            status.delivered += 1;
-            ready.push_back(Delivered { flow, packet });
-        });
+        let Self { status, ready, contexts, .. } = self;
+        assembly.expand(|len, packet| contexts.expand(flow, len, packet)).salvage(
+            layer,
+            |packet| {
+                status.delivered += 1;
+                ready.push_back(Ready { flow, packet: packet.into() });
+            },
+        );
     }
 
     /// An assembly that fills this buffer.

@@ -3,7 +3,7 @@
 use super::assembly::{Assembly, Rejected};
 use super::delivery::Delivery;
 use super::sequence_map::SequenceMap;
-use braid_inner::InnerPacket;
+use crate::carried::CarriedPacket;
 use braid_units::Time;
 use braid_wire::{Chunk, ChunkPosition, expand};
 use std::collections::BTreeSet;
@@ -49,7 +49,7 @@ enum State {
     Partial(Assembly),
     /// Incomplete, and nothing more will come.
     Abandoned(Assembly),
-    Complete(InnerPacket),
+    Complete(CarriedPacket),
 }
 
 impl Held {

@@ -1,13 +1,14 @@
 //! Order per flow: a hole in one flow never holds up another.
 
 use super::assembly::Rejected;
-use super::delivery::{Delivered, Delivery, ExitStatus};
+use super::delivery::{Delivered, Delivery, ExitStatus, Ready};
 use super::flow_order::FlowOrder;
 use super::holes::Holes;
+use crate::carried::CarriedPacket;
 use crate::index_map::IndexMap;
-use braid_inner::{InnerPacket, Layer, cut_at_ticks};
+use braid_inner::{Layer, cut_at_ticks};
 use braid_units::Time;
-use braid_wire::{Abandoned, Chunk, ChunkPosition};
+use braid_wire::{Abandoned, Chunk, ChunkPosition, ContextFrame};
 use std::collections::hash_map::Entry;
 use std::time::Duration;
 
@@ -77,13 +78,13 @@ impl Reordering {
             self.delivery.status.late += 1;
             return Err(Rejected::Duplicate);
         };
-        if let ChunkPosition::Whole(offload) = chunk.position
+        if let ChunkPosition::Whole(form) = chunk.position
             && flow.passes(number)
         {
             let mut bytes = buffer(chunk.data.len());
             bytes.clear();
             bytes.extend_from_slice(chunk.data);
-            self.delivery.deliver(InnerPacket { bytes, offload });
+            self.delivery.deliver(CarriedPacket { bytes, form });
             return Ok(());
         }
         let result = flow.insert(now, number, chunk, buffer, &mut self.delivery);
@@ -135,13 +136,23 @@ impl Reordering {
     /// capacity.
     #[inline]
     pub fn poll(&mut self, buffer: impl FnMut(usize) -> Vec<u8>) -> Option<Delivered> {
-        let ready = &mut self.delivery.ready;
-        let Delivered { flow, mut packet } = ready.pop_front()?;
-        let layer = self.layer;
-        cut_at_ticks(&mut packet, layer, buffer, |packet| {
-            ready.push_front(Delivered { flow, packet })
-        });
-        Some(Delivered { flow, packet })
+        let Delivery { ready, status, contexts, .. } = &mut self.delivery;
+        loop {
+            let Ready { flow, packet } = ready.pop_front()?;
+            let Some(mut packet) = contexts.restore(flow, packet) else {
+                status.rejected += 1;
+                continue;
+            };
+            cut_at_ticks(&mut packet, self.layer, buffer, |packet| {
+                ready.push_front(Ready { flow, packet: packet.into() })
+            });
+            return Some(Delivered { flow, packet });
+        }
+    }
+
+    /// The peer told of a header that it compresses by; false if it's of no use.
+    pub fn learn_context(&mut self, frame: &ContextFrame<'_>) -> bool {
+        self.delivery.contexts.learn(frame.flow, frame.number, frame.header)
     }
 
     /// The counters.
@@ -208,7 +219,12 @@ fn flow_of<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_inner::Offload;
+    use braid_inner::{
+        Checksum, InnerPacket, Offload, Segmentation, SegmentationKind, Ticks, checksum,
+    };
+    use braid_wire::{Form, HeaderContext};
+    use std::net::Ipv4Addr;
+    use std::num::NonZeroU16;
 
     const PATIENCE: Patience =
         Patience { ordered: Duration::from_millis(500), realtime: Duration::from_millis(100) };
@@ -219,7 +235,7 @@ mod tests {
             sequence,
             unordered: false,
             realtime: false,
-            position: ChunkPosition::Whole(Offload::default()),
+            position: ChunkPosition::Whole(Offload::default().into()),
             data,
         }
     }
@@ -329,5 +345,74 @@ mod tests {
         }
         assert_eq!(delivered(&mut r), [whole]);
         assert_eq!(r.status().held_bytes, FLOW_COST);
+    }
+
+    /// TCP over IPv4 from a port: four segments of 100 bytes, their payload the bytes 0 to 3.
+    fn super_packet(sequence: u32) -> InnerPacket {
+        let mut bytes = vec![0x45, 0, 0x01, 0xb8, 0, 9, 0x40, 0, 64, 6, 0, 0];
+        bytes.extend([10, 0, 0, 1, 10, 0, 0, 2]);
+        let sum = !checksum::sum(&bytes);
+        bytes[10..12].copy_from_slice(&sum.to_be_bytes());
+        let (src, dst) = (Ipv4Addr::new(10, 0, 0, 1).into(), Ipv4Addr::new(10, 0, 0, 2).into());
+        let pseudo = checksum::pseudo_header(src, dst, 6, 420);
+        bytes.extend([0, 7, 0, 80]);
+        bytes.extend(sequence.to_be_bytes());
+        bytes.extend([0, 0, 0, 9, 0x50, 0x10, 1, 0]);
+        bytes.extend(pseudo.to_be_bytes());
+        bytes.extend([0, 0]);
+        bytes.extend((0..4).flat_map(|segment| [segment; 100]));
+        let segmentation = Segmentation {
+            kind: SegmentationKind::TcpV4,
+            ecn: false,
+            header_len: 40,
+            segment_size: NonZeroU16::new(100).unwrap(),
+            ticks: Ticks::NONE,
+        };
+        let checksum = Checksum::Partial { start: 20, offset: 16 };
+        InnerPacket { bytes, offload: Offload { checksum, segmentation: Some(segmentation) } }
+    }
+
+    /// What is delivered of a packet of which only these bytes come.
+    fn salvaged(
+        r: &mut Reordering,
+        sequence: u32,
+        packet: &CarriedPacket,
+        parts: &[(usize, usize)],
+    ) -> Vec<InnerPacket> {
+        let total = packet.bytes.len() as u32;
+        for &(low, high) in parts {
+            let mut c = chunk(9, sequence, &packet.bytes[low..high]);
+            c.position = ChunkPosition::of(packet.form, total, low as u32, (high - low) as u32);
+            put(r, 0, &c);
+        }
+        r.on_abandoned(&Abandoned { flow: 9, sequence, count: 1 });
+        std::iter::from_fn(|| r.poll(Vec::with_capacity)).map(|d| d.packet).collect()
+    }
+
+    #[test]
+    fn of_an_incomplete_packet_with_a_compressed_header_the_whole_segments_are_delivered() {
+        let mut r = Reordering::new(Layer::L3, 1 << 20);
+        let header = &super_packet(0).bytes[..40];
+        assert!(r.learn_context(&ContextFrame { flow: 9, number: 3, header }));
+        let packet = super_packet(5000);
+        let full: CarriedPacket = packet.clone().into();
+        let context = HeaderContext::of_header(header, Layer::L3).unwrap();
+        let mut bytes = vec![3];
+        let checksum = packet.offload.checksum;
+        let payload = context.compress(&packet.bytes, checksum, Layer::L3, &mut bytes).unwrap();
+        let less = payload - bytes.len();
+        bytes.extend_from_slice(&packet.bytes[payload..]);
+        let form = Form::Compressed(packet.offload.segmentation);
+        let compressed = CarriedPacket { bytes, form };
+        // All but bytes 250 to 300: of the third segment half is missing.
+        let parts = [(0, 290), (340, 440)];
+        let expected = salvaged(&mut r, 0, &full, &parts);
+        assert_eq!(expected.len(), 2, "the first two together, and the last");
+        let parts = [(0, 290 - less), (340 - less, 440 - less)];
+        assert_eq!(salvaged(&mut r, 1, &compressed, &parts), expected);
+        // Without all that stands for the header nothing can be made.
+        assert_eq!(salvaged(&mut r, 2, &compressed, &[(0, 3), (100, 340)]), []);
+        let whole = salvaged(&mut r, 3, &compressed, &[(0, compressed.bytes.len())]);
+        assert_eq!(whole, [packet]);
     }
 }

@@ -98,16 +98,30 @@ impl ReceivedPackets {
         if self.unacknowledged >= MAX_UNACKNOWLEDGED {
             return Some(oldest);
         }
-        if self.gap_tells_at.is_some_and(|at| self.largest() >= Some(at)) {
+        if self.tells_gap() {
             return Some((self.last_report_at + GAP_REPORT_SPACING).max(oldest));
         }
         Some(oldest + interval)
     }
 
-    /// Something is waiting to be acknowledged (it may ride on a datagram that
-    /// goes anyway).
+    /// Something is waiting to be acknowledged.
     pub fn has_news(&self) -> bool {
         self.oldest_unacknowledged_at.is_some()
+    }
+
+    /// It tells of a loss, or of much.
+    pub fn is_urgent(&self) -> bool {
+        self.has_news() && (self.tells_gap() || self.unacknowledged >= MAX_UNACKNOWLEDGED)
+    }
+
+    fn tells_gap(&self) -> bool {
+        self.gap_tells_at.is_some_and(|at| self.largest() >= Some(at))
+    }
+
+    /// It may go with a datagram that goes anyway: half the `interval` has passed since the last
+    /// report. With all of it paths are taken for silent more often (docs/design/018).
+    pub fn may_ride(&self, interval: Duration, now: Time) -> bool {
+        self.has_news() && now >= self.last_report_at + interval / 2
     }
 
     /// A report was written since the last one that was sent.

@@ -50,6 +50,10 @@ pub enum Announcement {
     Limit,
     /// The sender of this flow paces.
     Paced(u16),
+    /// The context of this flow that has this number.
+    Context(u16, u8),
+    /// The peer's context of this flow, and of this number, is known.
+    ContextKnown(u16, u8),
 }
 
 /// Where a datagram is.

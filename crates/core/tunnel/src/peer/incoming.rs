@@ -266,6 +266,12 @@ impl Peer {
                         self.ingress.let_acks_pass(key);
                     }
                 }
+                Frame::Context(frame) => {
+                    if self.receive.learn_context(&frame) {
+                        self.send.say_context_known(frame.flow, frame.number, &mut self.timers);
+                    }
+                }
+                Frame::ContextKnown(known) => self.send.on_context_known(&known),
                 Frame::Close(Close { reason: Close::RESTART }) => {
                     self.terms.restarting.announce(now);
                 }

@@ -298,10 +298,12 @@ impl Peer {
     /// that are of use yet, in the order of each flow.
     pub(crate) fn take_over(&mut self, now: Time) -> Vec<InnerPacket> {
         let Self { reliability, send, ingress, freed, .. } = self;
-        let mut packets = Vec::new();
-        reliability.abandon_all(&mut packets, |flow, key| {
+        let mut carried = Vec::new();
+        reliability.abandon_all(&mut carried, |flow, key| {
             send.on_abandoned(flow, key, ingress);
         });
+        let restore = |(flow, packet)| send.restore(flow, packet);
+        let mut packets = carried.into_iter().filter_map(restore).collect();
         ingress.drain(&mut packets, freed, self.working.at(now), now);
         self.timers.fire(Timer::Control);
         packets

@@ -8,7 +8,7 @@ use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
 use braid_inner::Layer;
 use braid_units::{ByteSize, Time};
-use braid_wire::{Abandoned, Chunk, ErasureFrame, Frame, Frames};
+use braid_wire::{Abandoned, Chunk, ContextFrame, ErasureFrame, Frame, Frames};
 use std::time::Duration;
 
 /// After a parity, chunks are kept for further ones for so long. Ours.
@@ -167,6 +167,11 @@ impl Receive {
         self.reordering.on_abandoned(abandoned);
     }
 
+    /// The peer told of a header that it compresses by; false if it's of no use.
+    pub fn learn_context(&mut self, frame: &ContextFrame<'_>) -> bool {
+        self.reordering.learn_context(frame)
+    }
+
     /// Takes over how long the slowest path's round trip is.
     pub fn tune(&mut self, paths: &PathSet) {
         let more = paths.slowest_round_trip() * PATIENCE_ROUND_TRIPS;
@@ -225,7 +230,7 @@ mod tests {
             sequence,
             unordered: false,
             realtime: false,
-            position: ChunkPosition::Whole(Offload::default()),
+            position: ChunkPosition::Whole(Offload::default().into()),
             data: &PACKET,
         }
     }

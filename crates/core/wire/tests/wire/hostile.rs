@@ -71,7 +71,8 @@ fn check(frame: Frame<'_>, largest: u64) -> Result<(), TestCaseError> {
             treatment.write(&mut written);
             prop_assert!(written.len() <= TreatmentFrame::MAX_LEN);
         }
-        Frame::Paced(_) => {}
+        Frame::Paced(_) | Frame::ContextKnown(_) => {}
+        Frame::Context(frame) => prop_assert!(frame.header.len() <= HeaderContext::MAX_LEN),
         Frame::Limit(limit) => prop_assert!(limit.rate != Some(Rate::ZERO)),
         Frame::Referrals(referrals) => {
             let entries: Vec<_> = referrals.entries().collect();
@@ -148,8 +149,7 @@ fn contradictions_are_refused() {
     let referral = [&[7; 32][..], &[1, b'b', 1, 1, b'h']].concat();
     let chunk = |kind: u8, rest: &[u8]| [&[kind, 0, 1, 0, 0, 2], rest].concat();
     for (payload, error) in [
-        (vec![0x0d], UnknownFrame),
-        (chunk(0xc3, &[1, 9]), UnknownFrame),
+        (vec![0x0f], UnknownFrame),
         (chunk(0x87, &[]), Empty),
         (chunk(0x83, &[0]), Empty),
         (chunk(0x83, &[2, 9]), Truncated),
@@ -163,6 +163,9 @@ fn contradictions_are_refused() {
         (chunk(0x80, &[&u32_max[..], &[1, 9]].concat()), TooLong),
         (chunk(0x80, &[&too_big[..], &[1, 9]].concat()), TooLong),
         (chunk(0x81, &[&u32_max[..], &[1, 9]].concat()), TooLong),
+        // Compressed: not at a packet's start, or with a checksum twice.
+        (chunk(0xc2, &[9, 1, 9]), Contradiction),
+        (chunk(0xd3, &[0x08, 0, 0, 0, 0, 1, 9]), Contradiction),
         // Offload: of no packet's start, none at all, unknown bits, ECN of
         // nothing, segments of no bytes.
         (chunk(0x92, &[9, 0x08, 0, 0, 0, 0, 1, 9]), Contradiction),
@@ -175,6 +178,8 @@ fn contradictions_are_refused() {
         ([&[2, 0][..], &[0; 8], &[0, 33], &[0; 70]].concat(), TooLong),
         ([&[2, 0][..], &[0; 8], &[0, 1, 0, 25], &[0; 70]].concat(), TooLong),
         (vec![3, 0, 1, 0, 0, 2, 0], Empty),
+        ([&[13, 0, 1, 2, 131][..], &[0; 131]].concat(), TooLong),
+        (vec![13, 0, 1, 2, 3, 9, 9], Truncated),
         (vec![4, 0, 1, 0x08], Contradiction),
         // A treatment with a selector that there isn't, or a class.
         (vec![9, 0x50, 6, 0, 0, 0, 0], Contradiction),

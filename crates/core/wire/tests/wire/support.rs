@@ -25,6 +25,8 @@ pub enum Owned {
     Referrals(u64, Vec<OwnedReferral>),
     Limit(LimitFrame),
     Paced(PacedFlow),
+    Context(u16, u8, Vec<u8>),
+    ContextKnown(ContextKnown),
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -78,6 +80,10 @@ impl Owned {
             Owned::Treatment(treatment) => treatment.write(out),
             Owned::Limit(limit) => limit.write(out),
             Owned::Paced(paced) => paced.write(out),
+            Owned::Context(flow, number, header) => {
+                ContextFrame { flow: *flow, number: *number, header }.write(out);
+            }
+            Owned::ContextKnown(known) => known.write(out),
             Owned::Referrals(epoch, all) => {
                 let mut list = Vec::new();
                 for one in all {
@@ -125,6 +131,8 @@ impl Owned {
             Frame::Treatment(treatment) => Owned::Treatment(treatment),
             Frame::Limit(limit) => Owned::Limit(limit),
             Frame::Paced(paced) => Owned::Paced(paced),
+            Frame::Context(it) => Owned::Context(it.flow, it.number, it.header.to_vec()),
+            Frame::ContextKnown(known) => Owned::ContextKnown(known),
             Frame::Referrals(referrals) => {
                 let one = |entry: ReferralEntry<'_>| OwnedReferral {
                     public_key: entry.public_key,
@@ -176,6 +184,10 @@ pub fn any_frame() -> impl Strategy<Value = Owned> {
             Owned::Limit(LimitFrame { rate, epoch })
         }),
         any::<u16>().prop_map(|flow| Owned::Paced(PacedFlow { flow })),
+        (any::<(u16, u8)>(), bytes(0..HeaderContext::MAX_LEN + 1))
+            .prop_map(|((flow, number), header)| Owned::Context(flow, number, header)),
+        any::<(u16, u8)>()
+            .prop_map(|(flow, number)| Owned::ContextKnown(ContextKnown { flow, number })),
         // So short that as many as may be fit.
         (number(MAX_VARINT), prop::collection::vec(any_referral(), 0..=MAX_REFERRALS))
             .prop_map(|(epoch, all)| Owned::Referrals(epoch, all)),
@@ -304,10 +316,10 @@ fn any_position() -> impl Strategy<Value = (ChunkPosition, usize)> {
     let last = MAX_PACKET_LEN as u64 - 1;
     let offset = || number(last - 1).prop_map(|n| n as u32 + 1);
     prop_oneof![
-        any_offload().prop_map(|offload| (ChunkPosition::Whole(offload), MAX_PACKET_LEN)),
-        (any_offload(), number(last - 1)).prop_map(|(offload, less)| {
+        any_form().prop_map(|form| (ChunkPosition::Whole(form), MAX_PACKET_LEN)),
+        (any_form(), number(last - 1)).prop_map(|(form, less)| {
             let total = less as u32 + 2;
-            (ChunkPosition::First { offload, total }, total as usize - 1)
+            (ChunkPosition::First { form, total }, total as usize - 1)
         }),
         offset().prop_map(|offset| {
             (ChunkPosition::Middle { offset }, MAX_PACKET_LEN - offset as usize)
@@ -327,6 +339,14 @@ fn any_ticks() -> impl Strategy<Value = Ticks> {
         }
         ticks
     })
+}
+
+fn any_compressed() -> impl Strategy<Value = Form> {
+    any_offload().prop_map(|offload| Form::Compressed(offload.segmentation))
+}
+
+fn any_form() -> impl Strategy<Value = Form> {
+    prop_oneof![3 => any_offload().prop_map(Form::Full), 1 => any_compressed()]
 }
 
 fn any_offload() -> impl Strategy<Value = Offload> {

@@ -133,8 +133,10 @@ impl Attack {
                 Abandoned { flow, sequence, count: 255 }.write(&mut frames);
             } else {
                 let position = match how >> 4 & 3 {
-                    0 => ChunkPosition::Whole(Offload::default()),
-                    1 => ChunkPosition::First { offload: Offload::default(), total: 17 + offset },
+                    0 => ChunkPosition::Whole(Offload::default().into()),
+                    1 => {
+                        ChunkPosition::First { form: Offload::default().into(), total: 17 + offset }
+                    }
                     2 => ChunkPosition::Middle { offset: 1 + offset },
                     _ => ChunkPosition::Last { offset: 1 + offset },
                 };

@@ -1,4 +1,5 @@
 use super::input::Input;
+use braid_inner::{Checksum, Layer};
 use braid_units::Rate;
 use braid_wire::*;
 
@@ -66,6 +67,12 @@ pub fn wire(data: &[u8]) {
                 assert!(written.len() <= LimitFrame::MAX_LEN);
             }
             Frame::Paced(paced) => paced.write(&mut written),
+            Frame::Context(context) => {
+                context.write(&mut written);
+                assert!(written.len() <= ContextFrame::MAX_LEN);
+                header_of(context.header, payload);
+            }
+            Frame::ContextKnown(known) => known.write(&mut written),
             Frame::Referrals(referrals) => {
                 for entry in referrals.entries() {
                     assert!((1..=MAX_ENDPOINTS).contains(&entry.endpoints().count()));
@@ -78,6 +85,27 @@ pub fn wire(data: &[u8]) {
         assert_eq!(again, [Ok(frame)]);
     }
     assert!(frames <= payload.len());
+}
+
+/// What is compressed by a context comes back, and what isn't is no header, or one of that length.
+fn header_of(header: &[u8], packet: &[u8]) {
+    for layer in [Layer::L3, Layer::L2] {
+        let Some(context) = HeaderContext::of_header(header, layer) else { continue };
+        let mut expanded = Vec::new();
+        if let Some((payload, _)) = context.expand(packet, packet.len(), &mut expanded) {
+            assert!(payload <= packet.len() && expanded.len() <= HeaderContext::MAX_LEN);
+        }
+        let mut compressed = Vec::new();
+        let checksum = Checksum::Complete;
+        if let Some(payload) = context.compress(packet, checksum, layer, &mut compressed) {
+            compressed.extend_from_slice(&packet[payload..]);
+            let mut again = Vec::new();
+            let expanded = context.expand(&compressed, compressed.len(), &mut again);
+            let (payload, _) = expanded.expect("compressed just now");
+            again.extend_from_slice(&compressed[payload..]);
+            assert_eq!(again, packet);
+        }
+    }
 }
 
 fn check_chunk(chunk: Chunk<'_>) {

@@ -119,13 +119,19 @@ impl PathSet {
         Candidates(fit.fold(0, |set, (_, place): (_, u32)| set | 1 << place))
     }
 
-    /// When the next report or probe is due. `idle`: after so long idle paths are
+    /// When the next report or probe is due. `reports_at`: those that are due wait until then;
+    /// `idle`: after so long idle paths are
     /// probed; `asks`: we ask by paths by which a stream stopped.
-    pub fn next_control(&self, idle: Option<Duration>, asks: bool) -> Option<Time> {
+    pub fn next_control(
+        &self,
+        reports_at: Option<Time>,
+        idle: Option<Duration>,
+        asks: bool,
+    ) -> Option<Time> {
         let interval = self.feedback_interval();
         let deadlines = self.iter().flat_map(|p| {
             [
-                p.received.report_at(interval),
+                reports_at.or_else(|| p.received.report_at(interval)),
                 p.probe_at(idle),
                 self.ask_at(p, asks),
                 if p.liveness.is_up() { p.mtu.next_deadline() } else { None },

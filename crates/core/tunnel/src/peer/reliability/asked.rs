@@ -91,11 +91,13 @@ impl AskedCopies {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carried::CarriedPacket;
     use crate::entry::FlowRedundancy;
-    use braid_inner::{Class, InnerPacket, Offload};
+    use braid_inner::Class;
+    use braid_wire::Form;
 
     fn packet(outgoing: &mut OutgoingPackets, sequence: u32) -> PacketKey {
-        let packet = InnerPacket { bytes: vec![0; 100], offload: Offload::default() };
+        let packet = CarriedPacket { bytes: vec![0; 100], form: Form::default() };
         outgoing.insert(packet, 1, sequence, (Class::Bulk, FlowRedundancy::Twice))
     }
 

@@ -6,11 +6,12 @@ mod redundancy;
 
 pub(super) use redundancy::{LOSSY, Redundancy};
 
+use crate::carried::CarriedPacket;
 use crate::entry::FlowRedundancy;
 use crate::outgoing::{Outgoing, OutgoingPackets, PacketKey};
 use crate::path::sent::SentFrame;
 use crate::peer::paths::PathSet;
-use braid_inner::{Class, InnerPacket};
+use braid_inner::Class;
 use braid_units::{Ratio, Time};
 use braid_wire::Abandoned;
 use std::collections::VecDeque;
@@ -105,7 +106,7 @@ impl Reliability {
     #[inline]
     pub fn insert(
         &mut self,
-        packet: InnerPacket,
+        packet: CarriedPacket,
         (flow, sequence): (u16, u32),
         (class, redundancy): (Class, FlowRedundancy),
         stream: bool,
@@ -147,7 +148,7 @@ impl Reliability {
 
     /// The peer has this frame. Returns the packet that is complete thereby.
     #[inline]
-    pub fn on_arrived(&mut self, frame: SentFrame) -> Option<InnerPacket> {
+    pub fn on_arrived(&mut self, frame: SentFrame) -> Option<CarriedPacket> {
         let SentFrame::Chunk { key, offset, len } = frame else { return None };
         let complete = self.outgoing.get_mut(key)?.on_acked(offset, len);
         if complete { self.outgoing.remove(key) } else { None }
@@ -254,10 +255,10 @@ impl Reliability {
     }
 
     /// All packets are given up, in the order of each flow: somebody else is to get them,
-    /// from `packets`. `on_abandoned` is told of each, its flow and key.
+    /// from `packets`, with their flows. `on_abandoned` is told of each, its flow and key.
     pub fn abandon_all(
         &mut self,
-        packets: &mut Vec<InnerPacket>,
+        packets: &mut Vec<(u16, CarriedPacket)>,
         mut on_abandoned: impl FnMut(u16, PacketKey),
     ) {
         let mut keys: Vec<(u16, u32, PacketKey)> = Vec::new();
@@ -273,7 +274,7 @@ impl Reliability {
             self.counters.abandoned += 1;
             self.abandoned.push_back(Abandoned { flow, sequence, count: 1 });
             on_abandoned(flow, key);
-            packets.extend(self.outgoing.remove(key));
+            packets.extend(self.outgoing.remove(key).map(|packet| (flow, packet)));
         }
         self.repairs.clear();
         self.deadlines = Default::default();
@@ -305,14 +306,14 @@ impl Reliability {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use braid_inner::Offload;
+    use braid_wire::Form;
 
     fn reliability() -> Reliability {
         Reliability::new(1000, Ratio::from_fraction(0.05))
     }
 
     fn insert(reliability: &mut Reliability, len: usize, class: Class) -> PacketKey {
-        let packet = InnerPacket { bytes: vec![0; len], offload: Offload::default() };
+        let packet = CarriedPacket { bytes: vec![0; len], form: Form::default() };
         let worth = (class, FlowRedundancy::Usual);
         reliability.insert(packet, (1, 2), worth, false, Time::from_millis(10))
     }

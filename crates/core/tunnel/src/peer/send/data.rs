@@ -12,6 +12,7 @@ use crate::path::{Controller, Path};
 use crate::peer::ingress::Ingress;
 use crate::peer::paths::PathSet;
 use crate::peer::reliability::Reliability;
+use crate::peer::timers::Timer;
 use crate::peer::traffic::Sending;
 use braid_units::Time;
 use braid_wire::{HEADER_LEN, TAG_LEN};
@@ -132,6 +133,9 @@ impl Send {
             // None may be longer than the first: the kernel cuts by its size.
             let room = if count == 0 { room } else { segment - HEADER_LEN - TAG_LEN };
             let mut datagram = Datagram::begin(index, room, outlet.out);
+            if count == 0 {
+                self.feedback.ride(&datagram, outlet);
+            }
             if !paced {
                 let abandoned = &mut reliability.abandoned;
                 let mut news = self.news.pending(mode, abandoned, settings.opens_paths);
@@ -245,6 +249,9 @@ impl Send {
             else {
                 continue;
             };
+            if self.announce_contexts() {
+                outlet.timers.fire(Timer::Control);
+            }
             let waited = working - head.backlogged_since;
             let elastic = self.scheduler.see_backlog(head.flow, waited, outlet.now);
             let outgoing = reliability.get(key)?;
@@ -319,7 +326,7 @@ impl Send {
         // The end of a packet goes with what is already here, but a new
         // datagram for it alone waits a moment.
         let waits = || self.waits_for_more(ingress, reliability, outlet.paths, outlet.now);
-        if reliability.is_full() || datagram.is_empty(outlet.out) && waits().is_some() {
+        if reliability.is_full() || !datagram.eliciting && waits().is_some() {
             return None;
         }
         self.next_item(ingress, reliability, outlet)

@@ -109,14 +109,14 @@ impl Datagram {
     ) -> u32 {
         let Some(outgoing) = outgoing.get(key) else { return 0 };
         let left = self.left(outlet.out);
-        let whole = ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len);
+        let whole = ChunkPosition::of(outgoing.packet.form, outgoing.len(), offset, len);
         let header = whole.header_len(len);
         let (take, to_end) = if header + len as usize <= left {
             (len, false)
         } else {
             // Cut where the datagram ends; without its length the chunk's
             // header is shorter.
-            let cut = ChunkPosition::of(outgoing.packet.offload, outgoing.len(), offset, len - 1);
+            let cut = ChunkPosition::of(outgoing.packet.form, outgoing.len(), offset, len - 1);
             let header = cut.header_len(0) - 1;
             let room = left.saturating_sub(header) as u32;
             if room < LEAST_CHUNK.min(len) {

@@ -5,6 +5,7 @@ mod bonding;
 mod data;
 mod datagram;
 mod feedback;
+mod header_compressor;
 mod news;
 mod packetizer;
 mod probes;
@@ -20,15 +21,16 @@ use super::ingress::{ForBonding, Ingress};
 use super::paths::PathSet;
 use super::reliability::Reliability;
 use super::timers::{Timer, TimerTable};
+use crate::carried::CarriedPacket;
 use crate::config::Mode;
 use crate::entry::{LimitRate, Treatment};
 use crate::heuristics::Heuristics;
 use crate::path::sent::Announcement;
 use affinity::Affinity;
 use bonding::Bonding;
-use braid_inner::{FlowKey, Layer};
+use braid_inner::{FlowKey, InnerPacket, Layer};
 use braid_units::Time;
-use braid_wire::{Close, LimitFrame, Service};
+use braid_wire::{Close, ContextKnown, LimitFrame, Service};
 use feedback::Feedback;
 use news::News;
 use packetizer::Packetizer;
@@ -69,7 +71,7 @@ impl Send {
         Self {
             scheduler: Scheduler::new(mode, heuristics),
             affinity: Affinity::default(),
-            packetizer: Packetizer::default(),
+            packetizer: Packetizer::new(layer, heuristics.header_compression),
             bonding: Bonding::new(layer),
             feedback: Feedback::new(heuristics),
             news: News::default(),
@@ -121,9 +123,41 @@ impl Send {
         self.tell(timers);
     }
 
+    /// The peer's context of this flow, and of this number, is known; it is told at once.
+    pub fn say_context_known(&mut self, flow: u16, number: u8, timers: &mut TimerTable) {
+        self.news.announce_context_known(flow, number);
+        self.tell(timers);
+    }
+
+    /// The peer knows a context of ours.
+    pub fn on_context_known(&mut self, known: &ContextKnown) {
+        self.packetizer.compressor.on_known(known.flow, known.number);
+    }
+
+    /// As the packet was before it was given a number.
+    pub fn restore(&mut self, flow: u16, packet: CarriedPacket) -> Option<InnerPacket> {
+        self.packetizer.compressor.restore(flow, packet)
+    }
+
+    /// True if there is a context that the peer is to be told of.
+    fn announce_contexts(&mut self) -> bool {
+        let mut any = false;
+        while let Some((flow, number, header)) = self.packetizer.compressor.next_untold() {
+            self.news.announce_context(flow, number, header);
+            any = true;
+        }
+        any
+    }
+
     /// What was told of it didn't arrive.
     pub fn on_announcement_lost(&mut self, of: Announcement, timers: &mut TimerTable) {
-        self.news.on_lost(of);
+        match of {
+            Announcement::Context(flow, number) => {
+                self.packetizer.compressor.on_lost(flow, number);
+                self.announce_contexts();
+            }
+            of => self.news.on_lost(of),
+        }
         self.tell(timers);
     }
 
@@ -209,11 +243,13 @@ impl Send {
     ) -> Option<Transmit> {
         if outlet.timers.is_due(Timer::Control, outlet.now) || self.feedback.has_copy() {
             outlet.paths.summarize(outlet.timers);
-            let control = self.poll_control(reliability, settings, outlet);
+            let data_waits = !ingress.is_empty();
+            let control = self.poll_control(data_waits, reliability, settings, outlet);
             if control.is_some() {
                 return control;
             }
-            let next = outlet.paths.next_control(settings.idle, settings.opens_paths);
+            let reports_at = self.feedback.waits_until();
+            let next = outlet.paths.next_control(reports_at, settings.idle, settings.opens_paths);
             outlet.timers.set(Timer::Control, next);
         }
         if !reliability.redundancy.is_empty() {
@@ -228,13 +264,14 @@ impl Send {
 
     fn poll_control(
         &mut self,
+        data_waits: bool,
         reliability: &mut Reliability,
         settings: ControlSettings,
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         let mode = self.scheduler.mode;
         let mut news = self.news.pending(mode, &mut reliability.abandoned, settings.opens_paths);
-        let report = self.feedback.poll(&mut news, outlet);
+        let report = self.feedback.poll(&mut news, data_waits, outlet);
         report
             .or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))
             .or_else(|| self.treatments.poll(outlet))

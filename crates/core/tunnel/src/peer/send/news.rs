@@ -6,11 +6,18 @@ use super::datagram::Datagram;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::{Announcement, SentFrame};
-use braid_wire::{Abandoned, LimitFrame, PacedFlow, PathStatus, ReferralsFrame, Service};
+use braid_wire::{
+    Abandoned, ContextFrame, ContextKnown, LimitFrame, PacedFlow, PathStatus, ReferralsFrame,
+    Service,
+};
 use std::collections::VecDeque;
 
 /// Room that the mode needs, with its frame's type, bytes.
 const MODE_ROOM: usize = 8;
+
+/// The peer is told of no more contexts at once that are known: it would have to have sent as many
+/// within a round trip.
+const MOST_KNOWN: usize = 64;
 
 /// What the peer doesn't know yet, besides each path's policy and what was given
 /// up.
@@ -25,6 +32,10 @@ pub(super) struct News {
     referrals: Announced<Option<(u64, Vec<u8>)>>,
     /// Flows whose sender paces.
     paced: VecDeque<u16>,
+    /// Headers by which we mean to compress: flow, number, bytes.
+    contexts: VecDeque<(u16, u8, Vec<u8>)>,
+    /// Headers by which the peer may compress: flow, number.
+    known: VecDeque<(u16, u8)>,
 }
 
 /// A value that the peer is told until it has arrived.
@@ -52,6 +63,8 @@ impl Default for News {
             limit: Announced::default(),
             referrals: Announced::default(),
             paced: VecDeque::new(),
+            contexts: VecDeque::new(),
+            known: VecDeque::new(),
         }
     }
 }
@@ -90,6 +103,18 @@ impl News {
         }
     }
 
+    /// A header by which we mean to compress those of a flow.
+    pub fn announce_context(&mut self, flow: u16, number: u8, header: Vec<u8>) {
+        self.contexts.push_back((flow, number, header));
+    }
+
+    /// A header is known, so that the peer may compress by it.
+    pub fn announce_context_known(&mut self, flow: u16, number: u8) {
+        if self.known.len() < MOST_KNOWN && !self.known.contains(&(flow, number)) {
+            self.known.push_back((flow, number));
+        }
+    }
+
     /// What was told of it didn't arrive.
     pub fn on_lost(&mut self, of: Announcement) {
         match of {
@@ -98,6 +123,9 @@ impl News {
             Announcement::Limit => self.limit.untold = true,
             Announcement::Referrals => self.referrals.untold = true,
             Announcement::Paced(flow) => self.announce_paced(flow),
+            // Whoever compresses knows whether it's of use yet.
+            Announcement::Context(..) => {}
+            Announcement::ContextKnown(flow, number) => self.announce_context_known(flow, number),
         }
     }
 
@@ -105,6 +133,8 @@ impl News {
     pub fn restart(&mut self) {
         self.mode_untold = true;
         self.paced.clear();
+        self.contexts.clear();
+        self.known.clear();
         // Its silence was another time.
         if self.service.value.word == Service::HERE_AFTER_SILENCE {
             self.service.value.word = Service::HERE;
@@ -117,7 +147,7 @@ impl News {
     /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
         let untold = self.service.untold || self.limit.untold || self.referrals.untold;
-        untold || !self.paced.is_empty()
+        untold || !self.paced.is_empty() || !self.contexts.is_empty() || !self.known.is_empty()
     }
 
     /// With what was given up, in this mode.
@@ -157,7 +187,7 @@ impl PendingNews<'_> {
 
     #[cold]
     fn write_urgent(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        let News { service, limit, referrals, paced, .. } = &mut *self.news;
+        let News { service, limit, referrals, paced, contexts, known, .. } = &mut *self.news;
         if let Some(service) = service.take_if(datagram.left(out) > Service::MAX_LEN) {
             service.write(out);
             datagram.note(SentFrame::Announcement(Announcement::Service), &mut path.sent);
@@ -176,6 +206,20 @@ impl PendingNews<'_> {
         {
             PacedFlow { flow }.write(out);
             datagram.note(SentFrame::Announcement(Announcement::Paced(flow)), &mut path.sent);
+        }
+        while datagram.left(out) > ContextKnown::LEN
+            && let Some((flow, number)) = known.pop_front()
+        {
+            ContextKnown { flow, number }.write(out);
+            let known = Announcement::ContextKnown(flow, number);
+            datagram.note(SentFrame::Announcement(known), &mut path.sent);
+        }
+        while datagram.left(out) > ContextFrame::MAX_LEN
+            && let Some((flow, number, header)) = contexts.pop_front()
+        {
+            ContextFrame { flow, number, header: &header }.write(out);
+            let context = Announcement::Context(flow, number);
+            datagram.note(SentFrame::Announcement(context), &mut path.sent);
         }
     }
 

@@ -1,14 +1,17 @@
 //! Gives packets of the queue their numbers, one of each flow at a time.
 
+use super::header_compressor::HeaderCompressor;
 use crate::entry::FLOWS;
 use crate::outgoing::PacketKey;
 use crate::peer::ingress::Ingress;
 use crate::peer::reliability::Reliability;
+use braid_inner::Layer;
 use braid_units::Time;
 
 /// How far each flow has come.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Packetizer {
+    pub compressor: HeaderCompressor,
     /// Of each flow: the number of its next packet.
     sequences: Vec<u32>,
     /// Of each flow: the packet of which a part has been sent.
@@ -16,6 +19,12 @@ pub(super) struct Packetizer {
 }
 
 impl Packetizer {
+    /// No flow has sent anything.
+    pub fn new(layer: Layer, compresses: bool) -> Self {
+        let compressor = HeaderCompressor::new(layer, compresses);
+        Self { compressor, sequences: Vec::new(), cutting: Vec::new() }
+    }
+
     /// The packet of a flow of which a part has been sent.
     pub fn current(&self, flow: u16) -> Option<PacketKey> {
         self.cutting.get(usize::from(flow)).copied().flatten()
@@ -44,12 +53,14 @@ impl Packetizer {
             }
         }
         self.sequences.fill(0);
+        self.compressor.restart();
     }
 
     /// Gives back memory that isn't in use.
     pub fn rest(&mut self) {
         // Numbers go on.
         self.cutting = Vec::new();
+        self.compressor.forget();
     }
 
     /// The packet of `flow` that is being cut, or the next one from the queue,
@@ -76,7 +87,8 @@ impl Packetizer {
         let sequence = self.sequences[index];
         self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
         let (worth, stream) = ((queued.class, queued.treatment.redundancy), queued.stream);
-        let key = reliability.insert(queued.packet, (flow, sequence), worth, stream, working);
+        let packet = self.compressor.compress(flow, queued.packet);
+        let key = reliability.insert(packet, (flow, sequence), worth, stream, working);
         self.cutting[index] = Some(key);
         Some(key)
     }
