@@ -101,7 +101,8 @@ pub(super) fn fstab(
 ) -> Step {
     let more = match at_boot {
         AtBoot::Mounted => "",
-        AtBoot::MountedByNetwork => ",_netdev",
+        // Debian begins remote filesystems at a boot, and nothing that opens what is below them.
+        AtBoot::MountedByNetwork => ",_netdev,x-systemd.requires=remote-cryptsetup.target",
         AtBoot::Not => ",noauto",
     };
     let pass = if kind == "btrfs" { 0 } else { 2 };

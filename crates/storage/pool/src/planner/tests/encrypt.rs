@@ -126,7 +126,11 @@ fn what_opens_it_decides_what_boot_does() {
         (Unlock::KeyFile, "/etc/braid/keys/data.key luks,nofail", "noatime,nofail 0 0"),
         (Unlock::Passphrase, "none luks,noauto", "noatime,nofail,noauto 0 0"),
         (Unlock::Tpm2, "none luks,nofail,tpm2-device=auto", "noatime,nofail 0 0"),
-        (tang, "none luks,nofail,_netdev", "noatime,nofail,_netdev 0 0"),
+        (
+            tang,
+            "none luks,nofail,_netdev",
+            "noatime,nofail,_netdev,x-systemd.requires=remote-cryptsetup.target 0 0",
+        ),
     ] {
         let plan = create(&new("btrfs-raid1", two(unlock.clone())), &host()).unwrap();
         assert!(commands(&plan)[position(&plan, "crypttab")].ends_with(crypttab), "{plan}");
