@@ -11,8 +11,8 @@ use std::collections::VecDeque;
 /// So many packets of one connection that have no context: it gets one. What ends sooner wouldn't
 /// be worth the frame, of some 100 bytes with its datagram. Ours.
 const WORTH_IT: u8 = 8;
-/// In longer packets, super-packets on quick links, the header is less than a hundredth, and to move
-/// the rest costs more than it's worth. Bytes; ours.
+/// In longer packets, super-packets on quick links, the header is less than a hundredth, and to
+/// move the rest costs more than it's worth. Bytes; ours.
 const LONGEST: usize = 8192;
 /// A peer that has answered none of so many contexts doesn't know the frame: it's told of no more.
 const UNANSWERED: u8 = 4;
