@@ -1,11 +1,11 @@
 //! Sockets that the service manager listens on for us (sd_listen_fds(3)).
 
 use crate::exec;
-use crate::sys;
+use rustix::net::sockopt::socket_acceptconn;
 use std::ffi::OsStr;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// `SD_LISTEN_FDS_START` of sd-daemon.h.
@@ -42,21 +42,10 @@ fn taken(number: RawFd) -> io::Result<TcpListener> {
     let listener = TcpListener::from(unsafe { exec::inherited(number)? });
     let no_tcp = |_| invalid("what was handed over is no TCP socket".to_owned());
     listener.local_addr().map_err(no_tcp)?;
-    match listens(listener.as_raw_fd())? {
+    match socket_acceptconn(&listener)? {
         true => Ok(listener),
         false => Err(invalid("the socket that was handed over doesn't listen".to_owned())),
     }
-}
-
-fn listens(number: RawFd) -> io::Result<bool> {
-    let mut found: libc::c_int = 0;
-    let mut size = size_of_val(&found) as libc::socklen_t;
-    // SAFETY: the number and its size outlive the call.
-    sys::check(unsafe {
-        let (level, name) = (libc::SOL_SOCKET, libc::SO_ACCEPTCONN);
-        libc::getsockopt(number, level, name, (&raw mut found).cast(), &raw mut size)
-    })?;
-    Ok(found != 0)
 }
 
 fn invalid(what: String) -> io::Error {

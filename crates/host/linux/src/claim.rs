@@ -3,6 +3,8 @@
 //! deleted, nor be on a disk that is full.
 
 use crate::sys;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, geteuid, kill_process};
 use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
@@ -84,10 +86,10 @@ impl Holder {
             let why = "it is in another PID namespace (a container's, perhaps): end it there";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
-        // SAFETY: kill takes no pointers.
-        match sys::check(unsafe { libc::kill(self.process, libc::SIGTERM) }) {
-            Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-            _ => Ok(()),
+        let Some(process) = Pid::from_raw(self.process) else { return Ok(()) };
+        match kill_process(process, Signal::TERM) {
+            Err(Errno::SRCH) => Ok(()),
+            other => Ok(other?),
         }
     }
 }
@@ -113,9 +115,7 @@ fn seen_at(address: &SocketAddr) -> io::Result<Seen> {
         Err(error) => return Err(error),
     };
     let credentials = credentials(&stream)?;
-    // SAFETY: geteuid takes nothing and can't fail.
-    let own = unsafe { libc::geteuid() };
-    Ok(match credentials.uid == own || credentials.uid == 0 {
+    Ok(match credentials.uid == geteuid().as_raw() || credentials.uid == 0 {
         true => Seen::Trusted(Holder { process: credentials.pid }),
         false => Seen::Other,
     })

@@ -1,6 +1,7 @@
 //! Who is at the other end of a Unix socket, as the kernel saw it connect: unix(7).
 
 use crate::sys;
+use rustix::process::geteuid;
 use std::fs;
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -42,8 +43,7 @@ impl Peer {
 
     /// Whether it is root, or this process' own user.
     pub fn is_root_or_own(&self) -> bool {
-        // SAFETY: geteuid can't fail and takes no pointers.
-        self.user == 0 || self.user == unsafe { libc::geteuid() }
+        self.user == 0 || self.user == geteuid().as_raw()
     }
 
     /// Whether it is in this group.

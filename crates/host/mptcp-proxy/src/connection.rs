@@ -2,18 +2,14 @@
 
 use crate::{Access, Home, header};
 use ipnet::IpNet;
+use rustix::net::sockopt::{ip_original_dst, ipv6_original_dst};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Write};
-use std::mem::{MaybeUninit, size_of};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// Linux' number of the protocol (include/uapi/linux/in.h).
 const IPPROTO_MPTCP: libc::c_int = 262;
-/// What the client wanted before it was redirected (linux/netfilter_ipv4.h, and
-/// `IP6T_SO_ORIGINAL_DST` of the same number).
-const SO_ORIGINAL_DST: libc::c_int = 80;
 /// Connections that wait to be accepted.
 const BACKLOG: libc::c_int = 1024;
 /// A home says where to go at once, or is none.
@@ -108,36 +104,10 @@ fn connect(server: Socket, wanted: SocketAddr) -> io::Result<Socket> {
 
 fn original_destination(client: &Socket) -> io::Result<SocketAddr> {
     let local = client.local_addr()?.as_socket().ok_or_else(no_address)?;
-    let level = if local.is_ipv6() { libc::IPPROTO_IPV6 } else { libc::IPPROTO_IP };
-    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
-    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live buffer and its length.
-    let result = unsafe {
-        libc::getsockopt(
-            client.as_raw_fd(),
-            level,
-            SO_ORIGINAL_DST,
-            storage.as_mut_ptr().cast(),
-            &raw mut length,
-        )
-    };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all zeros is a sockaddr_storage, and the kernel filled in `length`
-    // bytes of an address.
-    let address = unsafe { storage.assume_init() };
-    if local.is_ipv6() {
-        // SAFETY: a sockaddr_storage is large enough and aligned for each kind.
-        let v6 = unsafe { *(&raw const address).cast::<libc::sockaddr_in6>() };
-        let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-        Ok((ip, u16::from_be(v6.sin6_port)).into())
-    } else {
-        // SAFETY: as above.
-        let v4 = unsafe { *(&raw const address).cast::<libc::sockaddr_in>() };
-        let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
-        Ok((ip, u16::from_be(v4.sin_port)).into())
-    }
+    Ok(match local.is_ipv6() {
+        true => ipv6_original_dst(client)?.into(),
+        false => ip_original_dst(client)?.into(),
+    })
 }
 
 fn no_address() -> io::Error {

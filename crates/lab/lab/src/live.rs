@@ -3,6 +3,7 @@
 use crate::output::say;
 use crate::scenario::Scenario;
 use crate::wire_log::{Latest, LinkRates, WireLog};
+use rustix::termios::tcgetwinsize;
 use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
@@ -173,8 +174,6 @@ impl Default for Live {
 
 /// Columns of the terminal; 80 where it isn't one.
 pub fn width() -> usize {
-    let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };
-    // SAFETY: the pointer is to a live winsize, which TIOCGWINSZ fills.
-    let result = unsafe { libc::ioctl(libc::STDOUT_FILENO, libc::TIOCGWINSZ, &raw mut size) };
-    if result == 0 && size.ws_col > 0 { usize::from(size.ws_col) } else { 80 }
+    let columns = tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
+    if columns > 0 { usize::from(columns) } else { 80 }
 }

@@ -1,7 +1,7 @@
 //! A folder for configs, keys and logs of engines that is gone with the
 //! process, also when that is killed.
 
-use std::ffi::CString;
+use rustix::mount::{MountFlags, mount};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
@@ -65,17 +65,6 @@ fn absolute(path: &Path) -> PathBuf {
 }
 
 fn mount_tmpfs(point: &str) -> io::Result<()> {
-    let target = CString::new(point)?;
-    // SAFETY: all pointers are zero-terminated strings that outlive the call, or
-    // null where mount(2) takes no data.
-    let result = unsafe {
-        libc::mount(
-            c"braid-lab".as_ptr(),
-            target.as_ptr(),
-            c"tmpfs".as_ptr(),
-            libc::MS_NOSUID | libc::MS_NODEV,
-            std::ptr::null(),
-        )
-    };
-    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount("braid-lab", point, "tmpfs", flags, None)?)
 }

@@ -3,6 +3,7 @@
 use super::Entry;
 use super::version_1::OldEntry;
 use crate::operation;
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -234,9 +235,7 @@ fn is_another(boot: &str, now: &str) -> bool {
 fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     let metadata = file.metadata()?;
-    // SAFETY: no arguments, and it can't fail.
-    let us = unsafe { libc::geteuid() };
-    if metadata.uid() != us || metadata.mode() & 0o022 != 0 {
+    if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
             "others could have written it: it isn't read; remove it",

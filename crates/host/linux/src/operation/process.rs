@@ -2,6 +2,8 @@
 
 use super::file;
 use crate::sys;
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -62,11 +64,11 @@ pub(super) fn is_running(name: &str, pid_file: &Path) -> io::Result<bool> {
 /// Ends it, and removes its files.
 pub(super) fn stop(name: &str, pid_file: &Path) -> io::Result<()> {
     if let Some(pid) = number(name, pid_file)? {
-        signal(pid, libc::SIGTERM)?;
+        signal(pid, Signal::TERM)?;
         let give_up = Instant::now() + FAREWELL;
         while number(name, pid_file)?.is_some() {
             if Instant::now() >= give_up {
-                signal(pid, libc::SIGKILL)?;
+                signal(pid, Signal::KILL)?;
                 break;
             }
             std::thread::sleep(STEP);
@@ -92,11 +94,11 @@ fn number(name: &str, pid_file: &Path) -> io::Result<Option<i32>> {
     Ok((same && !after.starts_with('Z') && pid > 1).then_some(pid))
 }
 
-fn signal(pid: i32, signal: libc::c_int) -> io::Result<()> {
-    // SAFETY: kill takes no pointers.
-    match sys::check(unsafe { libc::kill(pid, signal) }) {
-        Err(error) if error.raw_os_error() != Some(libc::ESRCH) => Err(error),
-        _ => Ok(()),
+fn signal(pid: i32, signal: Signal) -> io::Result<()> {
+    let Some(pid) = Pid::from_raw(pid) else { return Ok(()) };
+    match kill_process(pid, signal) {
+        Err(Errno::SRCH) => Ok(()),
+        other => Ok(other?),
     }
 }
 

@@ -1,6 +1,7 @@
 use super::EngineError;
 use crate::report::CpuSeconds;
 use braid_linux::netns::NetNs;
+use rustix::process::{Pid, Signal, kill_process};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, File};
@@ -101,11 +102,8 @@ impl Drop for Process {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        if let Ok(pid) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: kill takes no pointers; the child was not reaped, so the
-            // number is still its own.
-            unsafe { libc::kill(pid, libc::SIGTERM) };
-        }
+        // Not reaped yet, so the number is still its own.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + GENTLE;
         while Instant::now() < deadline {
             if !matches!(self.child.try_wait(), Ok(None)) {
@@ -187,8 +185,7 @@ fn of_tree(pid: u32, table: &HashMap<u32, Entry>) -> f64 {
 }
 
 fn process_table() -> HashMap<u32, Entry> {
-    // SAFETY: sysconf takes no pointers.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;
+    let ticks = rustix::param::clock_ticks_per_second() as f64;
     let Ok(folder) = fs::read_dir("/proc") else { return HashMap::new() };
     folder
         .filter_map(|entry| {

@@ -29,10 +29,10 @@ use crate::cancel::Cancel;
 use crate::scenario::{Traffic, TrafficKind};
 use braid_linux::netns::NetNs;
 use braid_units::Rate;
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -41,7 +41,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// How long answers and datagrams under way are waited for after the end.
 const GRACE: Duration = Duration::from_millis(1_500);
 /// Receive buffer of datagram sockets: 1 Gbit/s for some 20 ms of a busy host.
-const DATAGRAM_BUFFER: libc::c_int = 8 << 20;
+const DATAGRAM_BUFFER: usize = 8 << 20;
 
 /// Where and when traffic runs.
 #[derive(Clone, Copy)]
@@ -210,20 +210,9 @@ impl Setting<'_> {
 
 /// Beyond net.core.rmem_max where we may; else up to it.
 fn enlarge_receive_buffer(socket: &Socket) {
-    let size = DATAGRAM_BUFFER;
-    // SAFETY: the pointer and length describe a live c_int.
-    let forced = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_RCVBUFFORCE,
-            (&raw const size).cast(),
-            size_of_val(&size) as libc::socklen_t,
-        )
-    };
-    if forced != 0 {
+    if set_socket_recv_buffer_size_force(socket, DATAGRAM_BUFFER).is_err() {
         // A smaller buffer only loses more on a busy host.
-        let _ = socket.set_recv_buffer_size(size as usize);
+        let _ = socket.set_recv_buffer_size(DATAGRAM_BUFFER);
     }
 }
 

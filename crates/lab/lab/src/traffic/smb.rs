@@ -9,6 +9,7 @@ use super::{LOOK, Measured, Setting, joined, only_waited};
 use crate::cancel::Cancel;
 use crate::scenario::{CongestionControl, Traffic, TrafficDirection};
 use braid_linux::netns::NetNs;
+use rustix::process::{Pid, Signal, kill_process_group};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -92,11 +93,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: kill takes no pointers; the child was not waited for, so the
-            // number is its own group's. Samba serves each client by a process.
-            unsafe { libc::kill(-group, libc::SIGKILL) };
-        }
+        // Not waited for yet, so the number is its own group's. Samba serves each client by a
+        // process.
+        let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }
 }

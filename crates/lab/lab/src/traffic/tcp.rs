@@ -1,6 +1,7 @@
 use super::statistics::{Bins, StallClock};
 use super::{LOOK, Measured, Setting, joined, only_waited};
 use crate::scenario::{CongestionControl, Traffic, TrafficDirection};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
@@ -80,7 +81,7 @@ pub(super) fn listen(congestion: CongestionControl, setting: &Setting<'_>) -> io
 /// knows no time limit, so it's asked only when somebody is there.
 pub(super) fn accept(listener: &Socket, setting: &Setting<'_>) -> io::Result<Option<Socket>> {
     while !setting.over() {
-        if !ready_within(listener, libc::POLLIN, LOOK)? {
+        if !ready_within(listener, PollFlags::IN, LOOK)? {
             continue;
         }
         match listener.accept() {
@@ -175,7 +176,7 @@ fn establish(socket: &Socket, server: SocketAddr, setting: &Setting<'_>) -> bool
             if setting.over() {
                 return false;
             }
-            match ready_within(socket, libc::POLLOUT, setting.patience()) {
+            match ready_within(socket, PollFlags::OUT, setting.patience()) {
                 Ok(true) => break,
                 Ok(false) => {}
                 Err(_) => return false,
@@ -186,18 +187,12 @@ fn establish(socket: &Socket, server: SocketAddr, setting: &Setting<'_>) -> bool
     matches!(socket.take_error(), Ok(None)) && socket.set_nonblocking(false).is_ok()
 }
 
-fn ready_within(socket: &Socket, events: libc::c_short, time: Duration) -> io::Result<bool> {
-    use std::os::fd::AsRawFd;
-    let mut entry = libc::pollfd { fd: socket.as_raw_fd(), events, revents: 0 };
-    let millis = libc::c_int::try_from(time.as_millis()).unwrap_or(libc::c_int::MAX).max(1);
-    // SAFETY: `entry` is one live pollfd, as the count says.
-    match unsafe { libc::poll(&raw mut entry, 1, millis) } {
-        0 => Ok(false),
-        count if count > 0 => Ok(true),
-        _ => match io::Error::last_os_error() {
-            error if only_waited(&error) => Ok(false),
-            error => Err(error),
-        },
+fn ready_within(socket: &Socket, events: PollFlags, time: Duration) -> io::Result<bool> {
+    let time = Timespec::try_from(time.max(Duration::from_millis(1))).ok();
+    match poll(&mut [PollFd::new(socket, events)], time.as_ref()).map_err(io::Error::from) {
+        Ok(ready) => Ok(ready > 0),
+        Err(error) if only_waited(&error) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
