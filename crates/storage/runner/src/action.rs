@@ -2,7 +2,7 @@
 
 use crate::journal::JournalError;
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
+use crate::system::{Answer, LeftBehind, System, SystemError, Waking};
 use braid_pool::step::{Action, Condition, Plan, Step};
 
 /// What is told to the user meanwhile.
@@ -116,10 +116,10 @@ pub(crate) fn unmet(
     left: &LeftBehind,
 ) -> Result<Option<(String, String)>, RunError> {
     for condition in conditions {
-        let verdict = system
+        let answer = system
             .check(condition, left)
             .map_err(|error| RunError::System { step: step.says.clone(), error })?;
-        if let Verdict::Fails(instead) = verdict {
+        if let Answer::Fails(instead) = answer {
             return Ok(Some((condition.to_string(), instead)));
         }
     }

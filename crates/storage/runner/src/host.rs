@@ -18,7 +18,7 @@ pub use file_action::{back_up_header, with_line, without_line};
 pub use probe::{observe, observe_host, observe_host_of};
 
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
+use crate::system::{Answer, LeftBehind, System, SystemError, Waking};
 use braid_pool::step::{Action, Argv, Condition, Plan};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl Host {
     pub fn hidden_by(plan: &Plan, config: &ConfigRoot) -> Result<Option<String>, SystemError> {
         for condition in plan.steps.iter().flat_map(|step| &step.before) {
             let Condition::HidesNothing { at } = condition else { continue };
-            if let Some(Verdict::Fails(why)) = file_condition::check(config, condition)? {
+            if let Some(Answer::Fails(why)) = file_condition::check(config, condition)? {
                 return Ok(Some(format!("nothing can be mounted at {at}: {why}")));
             }
         }
@@ -80,9 +80,9 @@ impl Host {
 }
 
 impl System for Host {
-    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError> {
         match file_condition::check(&self.config, condition)? {
-            Some(verdict) => Ok(verdict),
+            Some(answer) => Ok(answer),
             None => probe::check(self, condition, left),
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::journal::{Event, JournalError, Log, Record, bytes_of};
 use crate::progress::Progress;
-use crate::system::{LeftBehind, System, SystemError, Verdict, Waking};
+use crate::system::{Answer, LeftBehind, System, SystemError, Waking};
 use braid_pool::step::{Action, Condition, Plan};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,7 +136,7 @@ impl SimulatedHost {
 }
 
 impl System for SimulatedHost {
-    fn look(&mut self, condition: &Condition, _left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn look(&mut self, condition: &Condition, _left: &LeftBehind) -> Result<Answer, SystemError> {
         self.alive()?;
         let so = match condition {
             Condition::Directory { path } => self.folders.contains(path),
@@ -145,7 +145,7 @@ impl System for SimulatedHost {
             Condition::KernelHas { path, value } => self.kernel.get(path) == Some(value),
             other => return Err(SystemError::Failed(format!("not simulated: {other}"))),
         };
-        Ok(Verdict::when(so, || "it is not so".to_owned()))
+        Ok(Answer::when(so, || "it is not so".to_owned()))
     }
 
     fn perform(

@@ -11,27 +11,27 @@ pub trait System {
     ///
     /// # Errors
     /// The host can't be asked: neither holding nor failing is known.
-    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError>;
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError>;
 
     /// Whether the condition holds now.
     ///
     /// # Errors
     /// Those of [`System::look`].
-    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn check(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError> {
         match condition {
             Condition::Not(inner) => {
                 let holds = self.check(inner, left)?.holds();
-                Ok(Verdict::when(!holds, || format!("{inner}")))
+                Ok(Answer::when(!holds, || format!("{inner}")))
             }
             Condition::Any(some) => {
                 let mut instead = Vec::new();
                 for each in some {
                     match self.check(each, left)? {
-                        Verdict::Holds => return Ok(Verdict::Holds),
-                        Verdict::Fails(why) => instead.push(why),
+                        Answer::Holds => return Ok(Answer::Holds),
+                        Answer::Fails(why) => instead.push(why),
                     }
                 }
-                Ok(Verdict::Fails(instead.join("; ")))
+                Ok(Answer::Fails(instead.join("; ")))
             }
             simple => self.look(simple, left),
         }
@@ -97,7 +97,7 @@ pub enum Waking {
 
 /// The answer to a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Answer {
     /// It is so.
     Holds,
     /// It is not; this is how it is instead.
@@ -129,14 +129,14 @@ pub enum SystemError {
     Stopped,
 }
 
-impl Verdict {
+impl Answer {
     /// Whether it is so.
     pub fn holds(&self) -> bool {
-        *self == Verdict::Holds
+        *self == Answer::Holds
     }
 
     /// Holds if so; else what is instead.
-    pub fn when(so: bool, instead: impl FnOnce() -> String) -> Verdict {
-        if so { Verdict::Holds } else { Verdict::Fails(instead()) }
+    pub fn when(so: bool, instead: impl FnOnce() -> String) -> Answer {
+        if so { Answer::Holds } else { Answer::Fails(instead()) }
     }
 }

@@ -13,7 +13,7 @@ const RECENT_INTERVALS: u32 = 16;
 
 /// What to do with the packet at the head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Judgement {
     /// Send it.
     Pass,
     /// Signal congestion by it: mark it, or else drop.
@@ -41,22 +41,22 @@ impl CoDel {
         backlog: u64,
         target: Duration,
         interval: Duration,
-    ) -> Verdict {
+    ) -> Judgement {
         let above = self.above_for_an_interval(now, sojourn, backlog, target, interval);
         if self.dropping {
             if !above {
                 self.dropping = false;
-                return Verdict::Pass;
+                return Judgement::Pass;
             }
             if now >= self.drop_next {
                 self.count += 1;
                 self.drop_next += self.spacing(interval);
-                return Verdict::Signal;
+                return Judgement::Signal;
             }
-            return Verdict::Pass;
+            return Judgement::Pass;
         }
         if !above {
-            return Verdict::Pass;
+            return Judgement::Pass;
         }
         self.dropping = true;
         // Section 5.4: resume near the rate that controlled the queue last time.
@@ -65,7 +65,7 @@ impl CoDel {
         self.count = if recent && delta > 1 { delta } else { 1 };
         self.last_count = self.count;
         self.drop_next = now + self.spacing(interval);
-        Verdict::Signal
+        Judgement::Signal
     }
 
     fn above_for_an_interval(

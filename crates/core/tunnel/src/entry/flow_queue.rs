@@ -1,7 +1,7 @@
 //! What waits of one flow: judged by CoDel, marked, dropped or shortened.
 
 use super::account::Account;
-use super::codel::{CoDel, Verdict};
+use super::codel::{CoDel, Judgement};
 use super::queued::Queued;
 use braid_inner::{Class, Ecn, InnerPacket, Layer, drop_first_segment, ecn, set_ce};
 use braid_units::Time;
@@ -127,8 +127,8 @@ impl FlowQueue {
         loop {
             let mut queued = self.pop(account)?;
             let (sojourn, Parameters { target, interval, .. }) = (now - queued.at, *parameters);
-            let verdict = self.codel.judge(now, sojourn, self.bytes, target, interval);
-            if verdict == Verdict::Pass {
+            let judgement = self.codel.judge(now, sojourn, self.bytes, target, interval);
+            if judgement == Judgement::Pass {
                 return Some(queued);
             }
             if is_markable(&queued.packet, layer) && set_ce(&mut queued.packet.bytes, layer) {

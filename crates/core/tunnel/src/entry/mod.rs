@@ -14,7 +14,7 @@ mod treatment;
 
 pub use account::EntryStatus;
 pub use ack_filter::AckFilter;
-pub use codel::{CoDel, Verdict};
+pub use codel::{CoDel, Judgement};
 pub use fair_queue::{EntryQueue, FLOWS, Head};
 pub use flow_places::FlowPlaces;
 pub use flow_queue::Parameters;

@@ -1,6 +1,6 @@
 //! Conditions on disks and pools, answered from what was observed: pure.
 
-use crate::system::{LeftBehind, Verdict};
+use crate::system::{Answer, LeftBehind};
 use braid_pool::disk::{Claim, Content, Disk, DiskId};
 use braid_pool::layout::{MdLayout, Profile};
 use braid_pool::observed::{
@@ -26,47 +26,45 @@ pub struct Observation {
 impl Observation {
     /// The answer, or nothing for a condition that isn't about disks and pools.
     #[expect(clippy::too_many_lines, reason = "an arm for each")]
-    pub fn check(&self, condition: &Condition, left: &LeftBehind) -> Option<Verdict> {
+    pub fn check(&self, condition: &Condition, left: &LeftBehind) -> Option<Answer> {
         use Condition as C;
         Some(match condition {
             C::AsClaimed(claim) => self.as_claimed(claim, left),
             C::Empty { disk } => self.with_disk(disk, |disk| {
                 let is_ours = only(disk, &[], left);
-                Verdict::when(is_ours, || {
-                    format!("on {} there is {}", disk.path, contents_of(disk))
-                })
+                Answer::when(is_ours, || format!("on {} there is {}", disk.path, contents_of(disk)))
             }),
             C::Filesystem { device, kind, uuid } => self.filesystem(device, kind, *uuid),
             C::Mounted { uuid, at } => self.mounted(*uuid, at),
             C::BtrfsMember { uuid, disk } => self.with_btrfs(*uuid, |btrfs| {
                 let is_it = |member: &BtrfsMember| member.disk.as_ref() == Some(disk);
-                Verdict::when(btrfs.present().any(is_it), || members_of(btrfs))
+                Answer::when(btrfs.present().any(is_it), || members_of(btrfs))
             }),
             C::BtrfsDevid { uuid, devid } => self.with_btrfs(*uuid, |btrfs| {
                 let known = btrfs.members.iter().any(|member| member.devid == *devid);
-                Verdict::when(known, || members_of(btrfs))
+                Answer::when(known, || members_of(btrfs))
             }),
             C::BtrfsComplete { uuid } => self.with_btrfs(*uuid, |btrfs| {
-                Verdict::when(btrfs.missing().next().is_none(), || members_of(btrfs))
+                Answer::when(btrfs.missing().next().is_none(), || members_of(btrfs))
             }),
             C::BtrfsProfiles { uuid, data, metadata } => {
                 self.with_btrfs(*uuid, |btrfs| profiles(btrfs, *data, *metadata))
             }
             C::BtrfsIdle { uuid } => self.with_btrfs(*uuid, |btrfs| {
                 let idle = btrfs.exclusive_operation == ExclusiveOperation::None;
-                Verdict::when(idle, || format!("it is at: {:?}", btrfs.exclusive_operation))
+                Answer::when(idle, || format!("it is at: {:?}", btrfs.exclusive_operation))
             }),
             C::BtrfsReplacing { uuid, .. } => self.with_btrfs(*uuid, |btrfs| {
                 let replacing = btrfs.exclusive_operation == ExclusiveOperation::DeviceReplace;
-                Verdict::when(replacing, || "nothing is being replaced".to_owned())
+                Answer::when(replacing, || "nothing is being replaced".to_owned())
             }),
             C::BtrfsUnmixed { uuid } => self.with_btrfs(*uuid, unmixed),
             C::MountedWithout { uuid, at, option } => match self.mounted(*uuid, at) {
-                Verdict::Holds => {
+                Answer::Holds => {
                     let with = |pool: &ObservedPool| {
                         pool.mounts().iter().any(|mount| mount.at == *at && mount.has(option))
                     };
-                    Verdict::when(!self.pools.iter().any(with), || format!("it is, with {option}"))
+                    Answer::when(!self.pools.iter().any(with), || format!("it is, with {option}"))
                 }
                 fails => fails,
             },
@@ -75,26 +73,24 @@ impl Observation {
             }
             C::BtrfsUnallocated { uuid, at_least_bytes } => self.with_btrfs(*uuid, |btrfs| {
                 let free = btrfs.present().map(BtrfsMember::unallocated_bytes).sum::<u64>();
-                Verdict::when(free >= *at_least_bytes, || {
+                Answer::when(free >= *at_least_bytes, || {
                     format!("only {} are unallocated", braid_units::ByteSize::from_bytes(free))
                 })
             }),
             C::BtrfsFillsDisk { uuid, disk } => self.with_btrfs(*uuid, |btrfs| {
                 let is_it = |member: &&BtrfsMember| member.disk.as_ref() == Some(disk);
                 let Some(member) = btrfs.members.iter().find(is_it) else {
-                    return Verdict::Fails(members_of(btrfs));
+                    return Answer::Fails(members_of(btrfs));
                 };
                 let unused = member.device_bytes.unwrap_or(0).saturating_sub(member.size_bytes);
-                Verdict::when(unused < ROUNDING_BYTES, || {
-                    format!("{unused} bytes of it are unused")
-                })
+                Answer::when(unused < ROUNDING_BYTES, || format!("{unused} bytes of it are unused"))
             }),
             C::ArrayIs { uuid, layout, disks } => {
                 self.with_array(*uuid, |md| shape(md, *layout, *disks))
             }
             C::ArrayGone { uuid } => {
                 let running = self.array(*uuid).and_then(|md| md.device.as_ref());
-                Verdict::when(running.is_none(), || {
+                Answer::when(running.is_none(), || {
                     format!("it runs as {}", running.map_or("", |d| d))
                 })
             }
@@ -103,26 +99,26 @@ impl Observation {
                 let is_it = |member: &MdMember| {
                     member.disk.as_ref() == Some(disk) && member.state != MdMemberState::Missing
                 };
-                Verdict::when(md.members.iter().any(is_it), || "it is not listed".to_owned())
+                Answer::when(md.members.iter().any(is_it), || "it is not listed".to_owned())
             }),
             C::ArrayComplete { uuid } => self.with_array(*uuid, complete),
             C::ArrayIdle { uuid, of } => self.with_array(*uuid, |md| idle(md, *of)),
             C::ArraySize { uuid, at_least_bytes } => self.with_array(*uuid, |md| {
-                Verdict::when(md.size_bytes >= *at_least_bytes, || {
+                Answer::when(md.size_bytes >= *at_least_bytes, || {
                     format!("it has {} bytes, not {at_least_bytes}", md.size_bytes)
                 })
             }),
             C::Open { name, uuid } => {
                 let found = self.mapping(name, *uuid).is_some();
-                Verdict::when(found, || "it isn't".to_owned())
+                Answer::when(found, || "it isn't".to_owned())
             }
             C::OpenAndEmpty { name, uuid, anew } => match self.mapping(name, *uuid) {
-                Some(disk) => Verdict::when(only(disk, &[], left), || {
+                Some(disk) => Answer::when(only(disk, &[], left), || {
                     format!("on {name} there is {}", contents_of(disk))
                 }),
                 None => {
                     let is_ours = *anew && *left != LeftBehind::Nothing && self.has_volume(*uuid);
-                    Verdict::when(is_ours, || "it isn't open".to_owned())
+                    Answer::when(is_ours, || "it isn't open".to_owned())
                 }
             },
             C::KeyFile { .. }
@@ -145,13 +141,13 @@ impl Observation {
     }
 
     /// Whether the disk is what it was, or carries what an interrupted step may have left.
-    fn as_claimed(&self, claim: &Claim, left: &LeftBehind) -> Verdict {
+    fn as_claimed(&self, claim: &Claim, left: &LeftBehind) -> Answer {
         let Some(disk) = self.disks.iter().find(|disk| disk.id() == *claim.id()) else {
-            return Verdict::Fails(format!("disk {} is not there", claim.id()));
+            return Answer::Fails(format!("disk {} is not there", claim.id()));
         };
-        let Err(changed) = claim.still_holds(disk) else { return Verdict::Holds };
+        let Err(changed) = claim.still_holds(disk) else { return Answer::Holds };
         let same_size = disk.size_bytes == claim.size_bytes();
-        Verdict::when(
+        Answer::when(
             *left != LeftBehind::Nothing && same_size && only(disk, claim.contents(), left),
             || changed,
         )
@@ -174,7 +170,7 @@ impl Observation {
         })
     }
 
-    fn filesystem(&self, device: &str, kind: &str, uuid: Uuid) -> Verdict {
+    fn filesystem(&self, device: &str, kind: &str, uuid: Uuid) -> Answer {
         let real = std::fs::canonicalize(device).ok();
         let real = real.as_ref().and_then(|path| path.to_str()).unwrap_or(device);
         for pool in &self.pools {
@@ -182,14 +178,14 @@ impl Observation {
             if md.path().as_deref() == Some(real) {
                 let on = md.carries.as_ref();
                 let is_it = on.is_some_and(|on| on.kind == kind && on.uuid == Some(uuid));
-                return Verdict::when(is_it, || match on {
+                return Answer::when(is_it, || match on {
                     Some(on) => format!("on it is {}", on.kind),
                     None => "there is nothing on it".to_owned(),
                 });
             }
         }
         let Some(disk) = self.disks.iter().find(|disk| disk.path == real) else {
-            return Verdict::Fails(format!("{device} is not there"));
+            return Answer::Fails(format!("{device} is not there"));
         };
         let is_it = |content: &Content| {
             let kind_of = match content {
@@ -199,16 +195,16 @@ impl Observation {
             };
             kind_of == kind && content_uuid(content) == Some(uuid)
         };
-        Verdict::when(disk.contents.iter().any(is_it), || format!("on it is {}", contents_of(disk)))
+        Answer::when(disk.contents.iter().any(is_it), || format!("on it is {}", contents_of(disk)))
     }
 
-    fn mounted(&self, uuid: Uuid, at: &str) -> Verdict {
+    fn mounted(&self, uuid: Uuid, at: &str) -> Answer {
         let is_it = |pool: &&ObservedPool| match pool {
             ObservedPool::Btrfs(btrfs) => btrfs.uuid == uuid,
             ObservedPool::Md(md) => md.carries.as_ref().is_some_and(|on| on.uuid == Some(uuid)),
         };
         let mut mounts = self.pools.iter().filter(is_it).flat_map(|pool| pool.mounts());
-        Verdict::when(mounts.any(|mount| mount.at == at), || "it isn't mounted there".to_owned())
+        Answer::when(mounts.any(|mount| mount.at == at), || "it isn't mounted there".to_owned())
     }
 
     /// The btrfs of this UUID.
@@ -227,25 +223,25 @@ impl Observation {
         })
     }
 
-    fn with_disk(&self, id: &DiskId, check: impl FnOnce(&Disk) -> Verdict) -> Verdict {
+    fn with_disk(&self, id: &DiskId, check: impl FnOnce(&Disk) -> Answer) -> Answer {
         match self.disks.iter().find(|disk| disk.id() == *id) {
             Some(disk) => check(disk),
-            None => Verdict::Fails(format!("disk {id} is not there")),
+            None => Answer::Fails(format!("disk {id} is not there")),
         }
     }
 
-    fn with_btrfs(&self, uuid: Uuid, check: impl FnOnce(&ObservedBtrfs) -> Verdict) -> Verdict {
+    fn with_btrfs(&self, uuid: Uuid, check: impl FnOnce(&ObservedBtrfs) -> Answer) -> Answer {
         match self.btrfs(uuid) {
             Some(btrfs) => check(btrfs),
-            None => Verdict::Fails(format!("there is no btrfs {uuid}")),
+            None => Answer::Fails(format!("there is no btrfs {uuid}")),
         }
     }
 
-    fn with_array(&self, uuid: Uuid, check: impl FnOnce(&ObservedMd) -> Verdict) -> Verdict {
+    fn with_array(&self, uuid: Uuid, check: impl FnOnce(&ObservedMd) -> Answer) -> Answer {
         match self.array(uuid) {
             Some(md) if md.device.is_some() => check(md),
-            Some(_) => Verdict::Fails("it isn't assembled".to_owned()),
-            None => Verdict::Fails(format!("there is no array {}", uuid.in_mdadm_form())),
+            Some(_) => Answer::Fails("it isn't assembled".to_owned()),
+            None => Answer::Fails(format!("there is no array {}", uuid.in_mdadm_form())),
         }
     }
 }
@@ -276,15 +272,15 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
     })
 }
 
-fn unmixed(btrfs: &ObservedBtrfs) -> Verdict {
+fn unmixed(btrfs: &ObservedBtrfs) -> Answer {
     let purposes = [Purpose::Data, Purpose::Metadata, Purpose::System];
     let mixed = purposes.into_iter().find(|purpose| btrfs.profiles(*purpose).len() > 1);
     let Some((purpose, (data, _))) = mixed.zip(btrfs.meant_profiles()) else {
-        return Verdict::Holds;
+        return Answer::Holds;
     };
     let words: Vec<&str> = btrfs.profiles(purpose).iter().map(|p| p.as_str()).collect();
     let name = quoted(&ObservedPool::Btrfs(btrfs.clone()).name());
-    Verdict::Fails(format!(
+    Answer::Fails(format!(
         "{} is {}. What remains to be done: `braid pool abandon {name}`, then `braid pool convert {name} --layout btrfs-{}`",
         format!("{purpose:?}").to_lowercase(),
         words.join(" and "),
@@ -293,7 +289,7 @@ fn unmixed(btrfs: &ObservedBtrfs) -> Verdict {
 }
 
 /// The first that didn't, and how to go on.
-fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Verdict {
+fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Answer {
     let refused = |member: &BtrfsMember| -> Option<u64> {
         let (_, before) = before.iter().find(|(disk, _)| member.disk.as_ref() == Some(disk))?;
         let refused = member.errors.refused();
@@ -304,11 +300,11 @@ fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Verdict {
         let refused = refused(member).filter(|refused| *refused > 0)?;
         Some((member, refused))
     });
-    let Some((member, refused)) = found else { return Verdict::Holds };
+    let Some((member, refused)) = found else { return Answer::Holds };
     let name = quoted(&ObservedPool::Btrfs(btrfs.clone()).name());
     let path = member.path.as_deref().unwrap_or("a disk that is gone");
     let at = btrfs.mounts.first().map_or("ITS_MOUNT_POINT".to_owned(), |mount| quoted(&mount.at));
-    Verdict::Fails(format!(
+    Answer::Fails(format!(
         "{path} (devid {devid}) refused {refused} writes, so it lacks data. If the disk is bad: \
          `braid pool abandon {name}`, then `braid pool replace {name} {devid} OTHER_DISK`. If only its \
          cable was: `braid pool scrub start --wait {name}; btrfs device stats --reset {at}`, then \
@@ -317,9 +313,9 @@ fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Verdict {
     ))
 }
 
-fn profiles(btrfs: &ObservedBtrfs, data: Profile, metadata: Profile) -> Verdict {
+fn profiles(btrfs: &ObservedBtrfs, data: Profile, metadata: Profile) -> Answer {
     if btrfs.mounts.is_empty() {
-        return Verdict::Fails("it isn't mounted, so nobody knows".to_owned());
+        return Answer::Fails("it isn't mounted, so nobody knows".to_owned());
     }
     let wanted = |purpose: Purpose| match purpose {
         Purpose::Data | Purpose::Mixed => data,
@@ -334,44 +330,44 @@ fn profiles(btrfs: &ObservedBtrfs, data: Profile, metadata: Profile) -> Verdict 
             format!("{bytes} of {:?} are {}", space.purpose, space.profile.as_str()).to_lowercase()
         })
         .collect();
-    Verdict::when(others.is_empty(), || others.join(", "))
+    Answer::when(others.is_empty(), || others.join(", "))
 }
 
-fn shape(md: &ObservedMd, layout: MdLayout, disks: usize) -> Verdict {
-    Verdict::when(md.layout == Some(layout) && md.wants_disks == disks, || {
+fn shape(md: &ObservedMd, layout: MdLayout, disks: usize) -> Answer {
+    Answer::when(md.layout == Some(layout) && md.wants_disks == disks, || {
         let is = md.layout.map_or("something else".to_owned(), |layout| layout.to_string());
         format!("it is {is} of {} disks", md.wants_disks)
     })
 }
 
-fn member(md: &ObservedMd, disk: &DiskId) -> Verdict {
+fn member(md: &ObservedMd, disk: &DiskId) -> Answer {
     let found = md.members.iter().find(|member| member.disk.as_ref() == Some(disk));
     let state = found.map(|member| member.state);
     let there = matches!(
         state,
         Some(MdMemberState::InSync | MdMemberState::Recovering | MdMemberState::Spare)
     );
-    Verdict::when(there, || match state {
+    Answer::when(there, || match state {
         Some(state) => format!("there it is {state:?}").to_lowercase(),
         None => "it isn't".to_owned(),
     })
 }
 
-fn complete(md: &ObservedMd) -> Verdict {
+fn complete(md: &ObservedMd) -> Answer {
     let rebuilding = md.sync.filter(|sync| !is_check(sync.action));
-    Verdict::when(md.degraded == 0 && rebuilding.is_none(), || match rebuilding {
+    Answer::when(md.degraded == 0 && rebuilding.is_none(), || match rebuilding {
         Some(sync) => format!("{:?} is at {:.1} %", sync.action, sync.done * 100.0).to_lowercase(),
         None => format!("{} of {} members are missing", md.degraded, md.wants_disks),
     })
 }
 
-fn idle(md: &ObservedMd, of: SyncWanted) -> Verdict {
+fn idle(md: &ObservedMd, of: SyncWanted) -> Answer {
     let counts = |action: SyncAction| match of {
         SyncWanted::Anything => true,
         SyncWanted::Reshape => action == SyncAction::Reshape,
     };
     let running = md.sync.filter(|sync| counts(sync.action));
-    Verdict::when(running.is_none(), || {
+    Answer::when(running.is_none(), || {
         running.map_or(String::new(), |sync| format!("it is at: {:?}", sync.action).to_lowercase())
     })
 }

@@ -2,58 +2,58 @@
 
 use super::probe::observe_host;
 use super::{ConfigRoot, file};
-use crate::system::{SystemError, Verdict};
+use crate::system::{Answer, SystemError};
 use braid_pool::fstab::decoded;
 use braid_pool::step::Condition;
 use std::path::Path;
 use std::{fs, io};
 
 /// The answer, or nothing for a condition on something else.
-pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Verdict>, SystemError> {
+pub fn check(config: &ConfigRoot, condition: &Condition) -> Result<Option<Answer>, SystemError> {
     Ok(Some(match condition {
         Condition::NotMounted { at } => {
-            Verdict::when(!is_mount_point(at)?, || "something is mounted there".to_owned())
+            Answer::when(!is_mount_point(at)?, || "something is mounted there".to_owned())
         }
         Condition::HidesNothing { at } => hides_nothing(Path::new(at))?,
         Condition::Directory { path } => {
-            Verdict::when(Path::new(path).is_dir(), || "there is none".to_owned())
+            Answer::when(Path::new(path).is_dir(), || "there is none".to_owned())
         }
         Condition::FileHasLine { file, line } => {
             let text = read(&config.path(Path::new(file)))?;
-            Verdict::when(text.lines().any(|each| each == line), || "it hasn't".to_owned())
+            Answer::when(text.lines().any(|each| each == line), || "it hasn't".to_owned())
         }
         Condition::FileHolds { path, text } => {
             let holds = read(&config.path(Path::new(path)))? == *text;
-            Verdict::when(holds, || "it holds something else".to_owned())
+            Answer::when(holds, || "it holds something else".to_owned())
         }
         Condition::KernelHas { path, value } => {
             let is = read(Path::new(path))?;
-            Verdict::when(is.trim() == value, || format!("it is {}", is.trim()))
+            Answer::when(is.trim() == value, || format!("it is {}", is.trim()))
         }
         Condition::KeyFile { path } => {
             let found = fs::metadata(path).is_ok_and(|found| found.is_file() && found.len() > 0);
-            Verdict::when(found, || "there is none".to_owned())
+            Answer::when(found, || "there is none".to_owned())
         }
         Condition::InitramfsFresh => {
             let stale = observe_host(config).initramfs_stale == Some(true);
-            Verdict::when(!stale, || "it is older than mdadm.conf".to_owned())
+            Answer::when(!stale, || "it is older than mdadm.conf".to_owned())
         }
         _ => return Ok(None),
     }))
 }
 
-fn hides_nothing(at: &Path) -> Result<Verdict, SystemError> {
+fn hides_nothing(at: &Path) -> Result<Answer, SystemError> {
     let first = match fs::read_dir(at) {
         Ok(mut inside) => inside.next().transpose(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) if error.kind() == io::ErrorKind::NotADirectory => {
-            return Ok(Verdict::Fails("it is no folder".to_owned()));
+            return Ok(Answer::Fails("it is no folder".to_owned()));
         }
         Err(error) => Err(error),
     };
     match first {
-        Ok(None) => Ok(Verdict::Holds),
-        Ok(Some(inside)) => Ok(Verdict::Fails(format!(
+        Ok(None) => Ok(Answer::Holds),
+        Ok(Some(inside)) => Ok(Answer::Fails(format!(
             "there is {:?} in it, which the mount would hide: move it away, or mount elsewhere",
             inside.file_name()
         ))),

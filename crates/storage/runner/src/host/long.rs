@@ -4,7 +4,7 @@ use super::Host;
 use super::command::{self, CommandError, Tick, WhenKilled};
 use super::probe;
 use crate::progress::{Eta, Progress};
-use crate::system::{LeftBehind, System, SystemError, Verdict};
+use crate::system::{Answer, LeftBehind, System, SystemError};
 use braid_disks::HostRoot;
 use braid_disks::{btrfs, btrfs_ioctl as ioctl};
 use braid_pool::observed::{ExclusiveOperation, ObservedMd};
@@ -85,8 +85,8 @@ impl Host {
         let mut idle_since = Instant::now();
         loop {
             let instead = match self.check(until, &LeftBehind::Nothing)? {
-                Verdict::Holds => return Ok(()),
-                Verdict::Fails(instead) => instead,
+                Answer::Holds => return Ok(()),
+                Answer::Fails(instead) => instead,
             };
             if watch.look(tell) || !work_of(source).is_none() {
                 idle_since = Instant::now();

@@ -2,7 +2,7 @@
 
 use super::condition::Observation;
 use super::{ConfigRoot, Host, exclusive, filesystem_size};
-use crate::system::{LeftBehind, SystemError, Verdict};
+use crate::system::{Answer, LeftBehind, SystemError};
 use braid_disks::superblock::luks::{self, LuksSuper};
 use braid_disks::tool::ask;
 use braid_disks::{AskSmart, HostRoot, Inventory};
@@ -54,7 +54,7 @@ pub fn check(
     host: &mut Host,
     condition: &Condition,
     left: &LeftBehind,
-) -> Result<Verdict, SystemError> {
+) -> Result<Answer, SystemError> {
     match condition {
         Condition::AsClaimed(claim) => claimed(claim, condition, left),
         Condition::FilesystemFillsDevice { uuid, at } => {
@@ -63,12 +63,12 @@ pub fn check(
         Condition::LuksKey { device, uuid, key_file } => luks_key(device, *uuid, key_file),
         Condition::Luks { device, uuid } => {
             let found = header(device)?.is_some_and(|found| found.uuid == *uuid);
-            Ok(Verdict::when(found, || "it has none, or another one".to_owned()))
+            Ok(Answer::when(found, || "it has none, or another one".to_owned()))
         }
         Condition::LuksToken { device, kind } => {
             let slots = header(device)?.map_or_else(Vec::new, |found| found.slots);
             let found = slots.iter().any(|slot| slot.token.as_deref() == Some(kind));
-            Ok(Verdict::when(found, || "it has none".to_owned()))
+            Ok(Answer::when(found, || "it has none".to_owned()))
         }
         Condition::HeaderBackedUp { device, file } => header_backed_up(device, file),
         Condition::Tagged { device, tag, value } => tagged(device, tag, value),
@@ -81,11 +81,7 @@ pub fn check(
 
 /// The disk is looked at, and shown to be empty if it was, while it is held, so that nobody can
 /// change it meanwhile.
-fn claimed(
-    claim: &Claim,
-    condition: &Condition,
-    left: &LeftBehind,
-) -> Result<Verdict, SystemError> {
+fn claimed(claim: &Claim, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError> {
     let held = exclusive::hold(claim.path()).ok().flatten();
     let is_claimed = |disk: &Disk| disk.id() == *claim.id();
     let host = HostRoot::real();
@@ -99,20 +95,20 @@ fn claimed(
         inventory.examine(is_claimed);
     }
     let seen = Observation { disks: inventory.disks, pools: Vec::new() };
-    let verdict = seen.check(condition, left).ok_or_else(|| unknown(condition))?;
+    let answer = seen.check(condition, left).ok_or_else(|| unknown(condition))?;
     drop(held);
-    Ok(verdict)
+    Ok(answer)
 }
 
 /// How long a disk may take to answer.
 const BLKID_LIMIT: Duration = Duration::from_secs(30);
 
-fn tagged(device: &str, tag: &str, value: &str) -> Result<Verdict, SystemError> {
+fn tagged(device: &str, tag: &str, value: &str) -> Result<Answer, SystemError> {
     let arguments = ["-p", "-s", tag, "-o", "value", device];
     let answer = ask("blkid", &arguments, BLKID_LIMIT)
         .map_err(|error| SystemError::Failed(error.to_string()))?;
     let found = answer.out.trim();
-    Ok(Verdict::when(found.eq_ignore_ascii_case(value), || match found {
+    Ok(Answer::when(found.eq_ignore_ascii_case(value), || match found {
         "" => format!("{device} has none, or isn't there"),
         other => format!("it is {other}"),
     }))
@@ -129,29 +125,29 @@ fn header(device: &str) -> Result<Option<LuksSuper>, SystemError> {
 /// How long cryptsetup may take to stretch a key: argon2 on a slow computer.
 const KEY_LIMIT: Duration = Duration::from_secs(120);
 
-fn luks_key(device: &str, uuid: Uuid, key_file: &str) -> Result<Verdict, SystemError> {
+fn luks_key(device: &str, uuid: Uuid, key_file: &str) -> Result<Answer, SystemError> {
     if header(device)?.is_none_or(|found| found.uuid != uuid) {
-        return Ok(Verdict::Fails("there is no such volume".to_owned()));
+        return Ok(Answer::Fails("there is no such volume".to_owned()));
     }
     let arguments = ["open", "--test-passphrase", "--key-file", key_file, device];
     let answer = ask("cryptsetup", &arguments, KEY_LIMIT)
         .map_err(|error| SystemError::Failed(error.to_string()))?;
-    Ok(Verdict::when(answer.status == Some(0), || "it does not".to_owned()))
+    Ok(Answer::when(answer.status == Some(0), || "it does not".to_owned()))
 }
 
-fn header_backed_up(device: &str, file: &str) -> Result<Verdict, SystemError> {
+fn header_backed_up(device: &str, file: &str) -> Result<Answer, SystemError> {
     let now = header(device)?;
     let kept = header(file)?;
     let is_of = |kept: &LuksSuper| {
         now.as_ref().is_some_and(|now| (now.uuid, now.fingerprint) == (kept.uuid, kept.fingerprint))
     };
-    Ok(Verdict::when(kept.as_ref().is_some_and(is_of), || match kept {
+    Ok(Answer::when(kept.as_ref().is_some_and(is_of), || match kept {
         Some(_) => "it is of another state of it".to_owned(),
         None => "there is none".to_owned(),
     }))
 }
 
-fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Verdict, SystemError> {
+fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Answer, SystemError> {
     let found = seen.pools.iter().find_map(|pool| match pool {
         ObservedPool::Md(md) => {
             let on = md.carries.as_ref().filter(|on| on.uuid == Some(uuid))?;
@@ -160,7 +156,7 @@ fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Verdict, Sys
         ObservedPool::Btrfs(_) => None,
     });
     let Some((device, size_bytes, kind)) = found else {
-        return Ok(Verdict::Fails(format!("there is no filesystem {uuid} on an array")));
+        return Ok(Answer::Fails(format!("there is no filesystem {uuid} on an array")));
     };
     let used = match kind.as_str() {
         "xfs" => filesystem_size::xfs(Path::new(at)),
@@ -168,7 +164,7 @@ fn fills_device(seen: &Observation, uuid: Uuid, at: &str) -> Result<Verdict, Sys
     };
     let used = used.map_err(|error| SystemError::Failed(format!("{at}: {error}")))?;
     let unfilled = size_bytes.saturating_sub(used);
-    Ok(Verdict::when(unfilled <= size_bytes / 100 * UNFILLED_PERCENT, || {
+    Ok(Answer::when(unfilled <= size_bytes / 100 * UNFILLED_PERCENT, || {
         format!("{} of its device are unused", braid_units::ByteSize::from_bytes(unfilled))
     }))
 }

@@ -13,7 +13,7 @@ use braid_pool::step::{Action, Argv, Condition};
 use braid_runner::host::{Observation, with_line, without_line};
 use braid_runner::progress::Progress;
 use braid_runner::simulated::Fate;
-use braid_runner::system::{LeftBehind, System, SystemError, Verdict};
+use braid_runner::system::{Answer, LeftBehind, System, SystemError};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone)]
@@ -193,7 +193,7 @@ fn without_places(pool: &ObservedPool) -> ObservedPool {
 }
 
 impl System for World {
-    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Verdict, SystemError> {
+    fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError> {
         self.alive()?;
         let so = match condition {
             Condition::Directory { path } => self.folders.contains(path),
@@ -214,7 +214,7 @@ impl System for World {
                     .ok_or_else(|| SystemError::Failed(format!("not simulated: {of_pools}")));
             }
         };
-        Ok(Verdict::when(so, || "it is not so".to_owned()))
+        Ok(Answer::when(so, || "it is not so".to_owned()))
     }
 
     fn perform(
