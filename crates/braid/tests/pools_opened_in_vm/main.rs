@@ -96,7 +96,16 @@ boots() {
 # Waits for the pool.
 mounted() { for _ in $(seq 1000); do mountpoint -q /srv/data && return; sleep 0.5; done; journalctl -b --no-pager | tail -60; return 1; }
 crypts() { systemctl list-units --no-legend --plain "systemd-cryptsetup@luks*data*" | awk '{ print $3 "/" $4 }' | xargs; }
+# Whether a boot opens the pool that was just made, and mounts it.
+boot_opens_it() {
+    written
+    braid pool close data
+    boots 'mounted; same && echo "same after a boot"; echo "units: $(crypts)"'
+}
 "#;
+
+/// What `boot_opens_it` tells, of two disks.
+const OPENED_BY_A_BOOT: [&str; 2] = ["same after a boot", "units: active/exited active/exited"];
 
 fn script(text: &str) -> String {
     let device = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/pools_opened_in_vm/tpm.py");
@@ -213,13 +222,11 @@ fn a_boot_opens_a_pool_by_its_key_file_before_it_mounts_it() {
         &script(
             r#"
 braid pool create data --layout btrfs-raid1 --encrypt $1 $2 --yes
-written
-braid pool close data
-boots 'mounted; same && echo "same after a boot"; echo "units: $(crypts)"'
+boot_opens_it
 "#,
         ),
     );
-    has(&told, &["same after a boot", "units: active/exited active/exited"]);
+    has(&told, &OPENED_BY_A_BOOT);
 }
 
 #[test]
@@ -231,13 +238,11 @@ fn a_boot_opens_an_array_by_its_tpm_before_it_mounts_it() {
             r#"
 tpm $keys/tpm
 braid pool create data --layout md-raid1 --encrypt=tpm2 --passphrase-file $keys/old $1 $2 --yes
-written
-braid pool close data
-boots 'mounted; same && echo "same after a boot"; echo "units: $(crypts)"'
+boot_opens_it
 "#,
         ),
     );
-    has(&told, &["same after a boot", "units: active/exited active/exited"]);
+    has(&told, &OPENED_BY_A_BOOT);
 }
 
 /// Also at a boot; and a host whose server doesn't answer boots nevertheless, without its pool.

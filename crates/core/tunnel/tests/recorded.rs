@@ -8,6 +8,8 @@
 //! `cargo test -p braid-tunnel --test recorded -- --ignored`
 
 mod inner_packet;
+#[path = "../../handshake/tests/support/test_rng.rs"]
+mod test_rng;
 
 use blake2::{Blake2s256, Digest};
 use braid_handshake::{
@@ -20,11 +22,11 @@ use braid_wire::{
     AckWriter, Chunk, ChunkPosition, DataHeader, DatagramKind, Frame, Frames, HEADER_LEN,
 };
 use inner_packet::udp;
-use std::convert::Infallible;
 use std::fmt::Write;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use test_rng::TestRng;
 
 /// Each recording, and its hash: none is changed once a release had it.
 const RECORDINGS: [(&str, &str); 1] =
@@ -171,7 +173,7 @@ fn sent(tunnel: &mut Tunnel, second: u64) -> Vec<Vec<u8>> {
 fn answered(initiation: &[u8]) -> (Vec<u8>, Established) {
     let [_, own] = keys();
     let received =
-        Responder::new(&own).receive(NOW, address(HOME), initiation, false, &mut Numbers(3));
+        Responder::new(&own).receive(NOW, address(HOME), initiation, false, &mut TestRng(3));
     let Received::Initiation(pending) = received else {
         panic!("it is no initiation any more: {received:?}")
     };
@@ -189,7 +191,7 @@ fn begun() -> (Initiation, Vec<u8>) {
         parameters: home_parameters(),
     };
     let other = other.public_key();
-    Initiation::start(&own, &other, None, None, INDEX, &hello, &mut Numbers(4)).unwrap()
+    Initiation::start(&own, &other, None, None, INDEX, &hello, &mut TestRng(4)).unwrap()
 }
 
 /// As a home of 0.1.0 says them.
@@ -284,31 +286,3 @@ fn hex_of(bytes: &[u8]) -> String {
         hex
     })
 }
-
-/// SplitMix64: the same numbers each time.
-struct Numbers(u64);
-
-impl rand_core::TryRng for Numbers {
-    type Error = Infallible;
-
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        self.try_next_u64().map(|number| number as u32)
-    }
-
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Ok(z ^ (z >> 31))
-    }
-
-    fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
-        for chunk in dst.chunks_mut(8) {
-            chunk.copy_from_slice(&self.try_next_u64()?.to_le_bytes()[..chunk.len()]);
-        }
-        Ok(())
-    }
-}
-
-impl rand_core::TryCryptoRng for Numbers {}

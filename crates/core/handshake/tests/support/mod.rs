@@ -1,35 +1,13 @@
 //! Two peers and a deterministic generator for the tests.
 #![allow(dead_code)] // each test file uses a part
 
+mod test_rng;
+
+pub use test_rng::TestRng;
+
 use braid_handshake::*;
 use braid_units::Time;
-use std::convert::Infallible;
 use std::net::SocketAddr;
-
-/// SplitMix64, which is good enough to be told apart from a constant.
-pub struct TestRng(pub u64);
-
-impl rand_core::TryRng for TestRng {
-    type Error = Infallible;
-    fn try_next_u32(&mut self) -> Result<u32, Infallible> {
-        self.try_next_u64().map(|number| number as u32)
-    }
-    fn try_next_u64(&mut self) -> Result<u64, Infallible> {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Ok(z ^ (z >> 31))
-    }
-    fn try_fill_bytes(&mut self, dst: &mut [u8]) -> Result<(), Infallible> {
-        for chunk in dst.chunks_mut(8) {
-            chunk.copy_from_slice(&self.try_next_u64()?.to_le_bytes()[..chunk.len()]);
-        }
-        Ok(())
-    }
-}
-
-impl rand_core::TryCryptoRng for TestRng {}
 
 pub const HOME_INDEX: SessionIndex = SessionIndex::new(0x1111_1111);
 pub const CONCENTRATOR_INDEX: SessionIndex = SessionIndex::new(0x2222_2222);
