@@ -263,7 +263,7 @@ mod tests {
         let file = folder.path().join(begun.file_name());
         // As it was written before it said its version.
         fs::write(&file, serde_json::to_vec(&begun).unwrap()).unwrap();
-        assert_eq!(register.interrupted().unwrap(), [begun.clone()]);
+        assert_eq!(register.interrupted().unwrap(), std::slice::from_ref(&begun));
         assert_eq!(register.newer().unwrap(), []);
         let newer = state_file::to_json(VERSION + 1, &begun).unwrap();
         fs::write(&file, &newer).unwrap();
