@@ -142,7 +142,7 @@ impl Peer {
             self.ingress.set_whole_limit(None);
         }
         self.reliability.restart(&mut self.freed);
-        self.send.restart(&mut self.ingress);
+        self.send.restart(&mut self.ingress, self.config.opens_paths());
         self.receive.restart();
         if !self.config.opens_paths() {
             self.ingress.forget_treatments();

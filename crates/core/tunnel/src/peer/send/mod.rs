@@ -207,11 +207,12 @@ impl Send {
         self.packetizer.on_abandoned(flow, key, ingress);
     }
 
-    /// The peer restarted: numbers begin anew.
-    pub fn restart(&mut self, ingress: &mut Ingress) {
+    /// The peer restarted: numbers begin anew. `is_home`: we say who serves, and not how willing we
+    /// are to.
+    pub fn restart(&mut self, ingress: &mut Ingress, is_home: bool) {
         self.packetizer.restart(ingress);
         self.bonding.restart();
-        self.news.restart();
+        self.news.restart(is_home);
         self.treatments.restart();
     }
 

@@ -129,14 +129,15 @@ impl News {
         }
     }
 
-    /// The peer knows nothing any more.
-    pub fn restart(&mut self) {
+    /// The peer knows nothing any more. `is_home`: a concentrator's word is its rank, of which any
+    /// number may be one.
+    pub fn restart(&mut self, is_home: bool) {
         self.mode_untold = true;
         self.paced.clear();
         self.contexts.clear();
         self.known.clear();
         // Its silence was another time.
-        if self.service.value.word == Service::HERE_AFTER_SILENCE {
+        if is_home && self.service.value.word == Service::HERE_AFTER_SILENCE {
             self.service.value.word = Service::HERE;
         }
         self.service.untold = self.service.value != Service::default();
@@ -256,5 +257,23 @@ impl<T> Announced<T> {
         let tells = self.untold && fits;
         self.untold &= !tells;
         tells.then_some(&self.value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_restarted_is_told_of_the_rank_again_and_of_no_silence() {
+        let said = Service { word: Service::HERE_AFTER_SILENCE, epoch: 5 };
+        for (is_home, word) in [(false, said.word), (true, Service::HERE)] {
+            let mut news = News::default();
+            news.announce_service(said);
+            assert_eq!(news.service.take_if(true), Some(&said));
+            assert!(!news.is_urgent(), "it has been told");
+            news.restart(is_home);
+            assert_eq!(news.service.take_if(true), Some(&Service { word, ..said }));
+        }
     }
 }
