@@ -170,8 +170,8 @@ impl Scene {
         assert_eq!(unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX) }, 0);
         let path = inside.join("begun.json");
         let mut journal: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
-        assert!(journal["checkpoint"].is_object(), "{journal}");
-        journal["note"] = Value::Null;
+        assert!(journal["content"]["checkpoint"].is_object(), "{journal}");
+        journal["content"]["note"] = Value::Null;
         fs::write(&path, journal.to_string()).unwrap();
     }
 
@@ -535,6 +535,8 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
         let forgotten = json(&["replicate", "--forget", text(&scene.replicas)]);
         assert_eq!(forgotten["forgotten"], 1, "{forgotten}");
         let noted: Value = serde_json::from_slice(&fs::read(&records).unwrap()).unwrap();
+        let noted = &noted["content"];
+        assert!(noted["replicas"].is_object(), "{noted}");
         assert!(noted["replicas"][&place]["sending"].is_null(), "{noted}");
         assert!(!part.exists());
         assert!(told_of(&scene.snapshots).iter().all(Vec::is_empty), "it is told still");
