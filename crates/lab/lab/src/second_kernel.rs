@@ -112,7 +112,7 @@ fn command_line(
     fs::write(&file, &text.text).map_err(|error| format!("{}: {error}", file.display()))?;
     let relative_to = std::env::current_dir().unwrap_or_default().join(&text.folder);
     // What nothing asks the kernel for by name before it is needed.
-    let modules = "modprobe -aq ipv6 tun tcp_bbr; exec \"$@\"";
+    let modules = "modprobe -aq ipv6 tun team tcp_bbr; exec \"$@\"";
     let mut argv: Vec<OsString> = ["sh", "-c", modules, "sh"].map(OsString::from).into();
     argv.extend([plan.program.clone().into(), "lab".into(), "run".into(), file.into()]);
     let mut option = |name: &str, value: OsString| {
