@@ -111,7 +111,8 @@ fn command_line(
     let file = folder.join("scenario.toml");
     fs::write(&file, &text.text).map_err(|error| format!("{}: {error}", file.display()))?;
     let relative_to = std::env::current_dir().unwrap_or_default().join(&text.folder);
-    // What nothing asks the kernel for by name before it is needed.
+    // What nothing asks the kernel for by name before it is needed, and what both ends would ask
+    // for at once: one of them would be told that there is none.
     let modules = "modprobe -aq ipv6 tun team tcp_bbr; exec \"$@\"";
     let mut argv: Vec<OsString> = ["sh", "-c", modules, "sh"].map(OsString::from).into();
     argv.extend([plan.program.clone().into(), "lab".into(), "run".into(), file.into()]);

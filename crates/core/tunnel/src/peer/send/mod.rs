@@ -151,12 +151,10 @@ impl Send {
 
     /// What was told of it didn't arrive.
     pub fn on_announcement_lost(&mut self, of: Announcement, timers: &mut TimerTable) {
-        match of {
-            Announcement::Context(flow, number) => {
-                self.packetizer.compressor.on_lost(flow, number);
-                self.announce_contexts();
-            }
-            of => self.news.on_lost(of),
+        self.news.on_lost(of);
+        if let Announcement::Context(flow, number) = of {
+            self.packetizer.compressor.on_lost(flow, number);
+            self.announce_contexts();
         }
         self.tell(timers);
     }
