@@ -9,7 +9,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 /// A path that is written as text without loss: as it is when it is UTF-8, and
-/// else behind a zero character, which no path has, with `%XX` for `%` and for
+/// else behind a zero character, which no real path has, with `%XX` for `%` and for
 /// bytes that aren't. As people see it, it can't control their terminal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
@@ -27,8 +27,8 @@ impl ExactPath {
     /// The written form: no two paths have the same.
     pub fn written(&self) -> String {
         match self.0.to_str() {
-            Some(text) => text.to_owned(),
-            None => format!("{ESCAPED}{}", escape(self.as_name(), |c| c == '%')),
+            Some(text) if !text.starts_with(ESCAPED) => text.to_owned(),
+            _ => format!("{ESCAPED}{}", escape(self.as_name(), |c| c == '%')),
         }
     }
 
@@ -133,6 +133,12 @@ mod tests {
         }
         let path = ExactPath::from(OsString::from_vec(b"\x1b[2Ja\n\xff".to_vec()));
         assert_eq!(path.to_string(), "\\x1b[2Ja\\x0a\\xff");
+    }
+
+    #[test]
+    fn a_zero_character_in_front_survives() {
+        let path = ExactPath::from(Path::new("\0%41"));
+        assert_eq!(ExactPath::from(path.written()), path);
     }
 
     proptest! {
