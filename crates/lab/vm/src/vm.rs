@@ -232,6 +232,8 @@ impl Vm {
         command.args(&self.kernel_arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("TMPDIR", parts::memory_folder(self.memory));
+        // The host would look after restartable sequences at each of its processes' many stops.
+        command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let mut libraries =
             vec![("ptrace.so", parts::PTRACE_LIBRARY), ("clock.so", parts::CLOCK_LIBRARY)];
         if let Some(record) = &self.record {
