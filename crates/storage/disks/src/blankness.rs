@@ -1,5 +1,5 @@
-//! Reads a device where [`emptiness`] wants it, for at most a minute: a dying disk may take seconds
-//! for each sector, or never answer.
+//! Reads a device at the places that [`emptiness`] asks for, for at most a minute: a dying disk may
+//! take seconds for each sector, or never answer.
 
 use crate::superblock::read_at;
 use braid_pool::disk::Content;
@@ -26,8 +26,8 @@ pub fn examine(device: &Path, size_bytes: u64) -> Result<Blank, Content> {
     })
 }
 
-/// `read` is called on a thread of its own, which is left to itself when it doesn't come back: it
-/// may be stuck in the kernel.
+/// `read` runs on its own thread, which is abandoned if it doesn't return: it may be stuck in the
+/// kernel.
 fn examine_within(
     limit: Duration,
     size_bytes: u64,
@@ -37,7 +37,7 @@ fn examine_within(
     let (tell, told) = mpsc::channel();
     let places = emptiness::places(size_bytes);
     let reader = thread::Builder::new().spawn(move || {
-        // Who asked may have stopped waiting.
+        // The caller may have stopped waiting.
         places.into_iter().take_while(|place| tell.send(read(*place)).is_ok()).count();
     });
     emptiness::examine(size_bytes, |_| {

@@ -3,7 +3,7 @@
 use crate::host_root::HostRoot;
 use crate::scope;
 
-/// A disk, a partition or a device made of others. The source is the kernel's
+/// A disk, a partition or a device composed of others, as described in the kernel's
 /// Documentation/ABI/stable/sysfs-block.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
@@ -29,13 +29,13 @@ pub struct BlockDevice {
     pub partition: Option<PartitionOf>,
     /// Names of its partitions.
     pub partitions: Vec<String>,
-    /// Devices that are built on it.
+    /// Devices built on top of it.
     pub holders: Vec<String>,
-    /// Devices that it is built of.
+    /// Devices that it consists of.
     pub slaves: Vec<String>,
 }
 
-/// Where a partition lies.
+/// A partition's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionOf {
     /// The whole disk's kernel name.
@@ -46,11 +46,11 @@ pub struct PartitionOf {
     pub start_bytes: u64,
 }
 
-/// sysfs counts in these whatever the disk's sectors are.
+/// sysfs counts in these, whatever the disk's sector size.
 const SYSFS_SECTOR: u64 = 512;
 
-/// All whole disks with their partitions behind them. Loop and network devices without anything
-/// attached are left out, and memory disks.
+/// All whole disks, each followed by its partitions. Memory disks, and loop and network devices
+/// with nothing attached, are left out.
 pub fn all(host: &HostRoot) -> Vec<BlockDevice> {
     let mut devices = Vec::new();
     for name in host.names("sys/block") {
@@ -95,7 +95,7 @@ pub fn node(name: &str) -> String {
     format!("/dev/{}", name.replace('!', "/"))
 }
 
-/// The kernel name of a node: the other way round.
+/// The kernel name of a node, the inverse of `node`.
 pub fn name_of(node: &str) -> Option<String> {
     Some(node.strip_prefix("/dev/")?.replace('/', "!"))
 }
@@ -163,7 +163,7 @@ fn device_number(host: &HostRoot, sysfs: &str) -> Option<(u32, u32)> {
     Some((major.parse().ok()?, minor.parse().ok()?))
 }
 
-/// Nodes that exist whether or not there is anything behind them, and disks in memory.
+/// Nodes that exist even with nothing behind them, and disks in memory.
 fn is_placeholder(disk: &BlockDevice) -> bool {
     let is = |prefix: &str| disk.name.starts_with(prefix);
     is("ram") || is("zram") || (disk.size_bytes == 0 && (is("loop") || is("nbd") || is("md")))

@@ -39,15 +39,14 @@ pub fn open(host: &HostRoot, uuid: Uuid) -> Option<File> {
     mounts.into_iter().find_map(|mounted| File::open(&mounted.reach).ok())
 }
 
-/// Bytes that are in use on all devices of a filesystem that is mounted anywhere, with their
-/// copies.
+/// Bytes in use, copies included, on all devices of a filesystem that is mounted anywhere.
 pub fn used_on_devices(host: &HostRoot, uuid: Uuid) -> Option<u64> {
     let used =
         |kind: &str| host.number::<u64>(format!("sys/fs/btrfs/{uuid}/allocation/{kind}/disk_used"));
     ["data", "metadata", "system"].into_iter().map(used).sum()
 }
 
-/// How far a scrub that runs is, per device; empty when none runs.
+/// Progress of a running scrub, per device; empty when none runs.
 pub fn running_scrub(host: &HostRoot, uuid: Uuid) -> Vec<ioctl::ScrubProgress> {
     let Some(directory) = open(host, uuid) else { return Vec::new() };
     devids(host, uuid)
@@ -56,13 +55,13 @@ pub fn running_scrub(host: &HostRoot, uuid: Uuid) -> Vec<ioctl::ScrubProgress> {
         .collect()
 }
 
-/// What the new disk of a replace that runs has refused and misread so far; nothing when none runs.
+/// Write and read errors so far on the target of a running replace; nothing when none runs.
 pub fn replace_target_errors(host: &HostRoot, uuid: Uuid) -> BtrfsErrors {
     errors(host, &format!("{SYSFS}/{uuid}"), 0, open(host, uuid).as_ref())
 }
 
-/// How much of a scrub is done, 0 to 1, by an estimate: each device has its share of all copies to
-/// read. `None` when no device is scrubbed.
+/// Estimated progress of a scrub, 0 to 1: each device has its share of all copies to read. `None`
+/// when no device is scrubbed.
 pub fn scrub_share(pool: &ObservedBtrfs, running: &[ioctl::ScrubProgress]) -> Option<f64> {
     if running.is_empty() {
         return None;
@@ -75,7 +74,7 @@ pub fn scrub_share(pool: &ObservedBtrfs, running: &[ioctl::ScrubProgress]) -> Op
         .map(|member| {
             let to_read = all * member.allocated_bytes as f64 / allocated.max(1.0);
             let progress = running.iter().find(|progress| progress.devid == member.devid);
-            // One that isn't scrubbed any more is ready.
+            // One that is no longer being scrubbed is done.
             progress.map_or(to_read, |progress| (progress.scrubbed_bytes as f64).min(to_read))
         })
         .sum();
@@ -95,7 +94,7 @@ pub fn scrub_state(host: &HostRoot, uuid: Uuid) -> Scrub {
     scrub
 }
 
-/// Of each device, what the last scrub, or the one that runs, could not correct on it.
+/// Per device, the errors that the last or the running scrub could not correct.
 fn uncorrectable(host: &HostRoot, uuid: Uuid) -> BTreeMap<u64, u64> {
     let mut of = scrub_record::uncorrectable(host, uuid);
     for progress in running_scrub(host, uuid) {
@@ -162,7 +161,7 @@ fn member(
     let told = info.as_ref().and_then(|info| info.path.as_deref()).and_then(kernel_name);
     let name = seen.map(|(name, _)| name.clone()).or(told.clone());
     let device = name.as_ref().and_then(|name| block_device::one(host, name));
-    // A disk that was pulled out: btrfs still counts on it, but its node is gone.
+    // A disk that was pulled out: btrfs still lists it, but its node is gone.
     let vanished = told.is_some() && device.is_none();
     let path = device.as_ref().map(|device| device.path());
     let fault = device
@@ -196,7 +195,7 @@ fn member(
     }
 }
 
-/// Numbers of all members, missing ones too; 0 is the target of a replace and no member yet.
+/// Numbers of all members, missing ones too; 0 is a replace's target, not a member yet.
 fn devids(host: &HostRoot, uuid: Uuid) -> Vec<u64> {
     let mut devids: Vec<u64> = host
         .names(format!("{SYSFS}/{uuid}/devinfo"))
@@ -232,8 +231,8 @@ fn errors(host: &HostRoot, sysfs: &str, devid: u64, directory: Option<&File>) ->
     }
 }
 
-/// `allocation/PURPOSE/PROFILE/{total_bytes,used_bytes}`: there is a directory for each profile
-/// that has block groups.
+/// `allocation/PURPOSE/PROFILE/{total_bytes,used_bytes}`, one directory for each profile that has
+/// block groups.
 fn space(host: &HostRoot, sysfs: &str) -> Vec<SpaceUse> {
     const PURPOSES: [(&str, Purpose); 4] = [
         ("data", Purpose::Data),

@@ -7,7 +7,7 @@ use std::io;
 use std::mem::{self, size_of};
 use std::os::fd::AsRawFd;
 
-/// What the kernel knows of one device.
+/// What the kernel knows about one device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceInfo {
     /// UUID of the device.
@@ -16,11 +16,11 @@ pub struct DeviceInfo {
     pub allocated_bytes: u64,
     /// The size that btrfs uses.
     pub total_bytes: u64,
-    /// Its path as the kernel heard it; `None` when the device is missing.
+    /// Its path as the kernel was told; `None` when the device is missing.
     pub path: Option<String>,
 }
 
-/// A scrub of one device that runs.
+/// The running scrub of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubProgress {
     /// The device.
@@ -33,7 +33,7 @@ pub struct ScrubProgress {
     pub corrected: u64,
 }
 
-/// A balance that runs or is paused: how many chunks.
+/// A running or paused balance, counted in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BalanceProgress {
     /// It is paused.
@@ -98,7 +98,7 @@ pub fn device_info(on: &File, devid: u64) -> io::Result<DeviceInfo> {
         uuid: Uuid::from_bytes(args.uuid),
         allocated_bytes: args.bytes_used,
         total_bytes: args.total_bytes,
-        // The kernel writes so for one that is missing since 6.x, before it left the field empty.
+        // Since 6.x the kernel writes this for a missing device; earlier it left the field empty.
         path: path
             .map(|path| String::from_utf8_lossy(path).into_owned())
             .filter(|p| p.starts_with('/')),
@@ -118,7 +118,7 @@ pub fn device_errors(on: &File, devid: u64) -> io::Result<BtrfsErrors> {
     Ok(BtrfsErrors { write, read, flush, corruption, generation })
 }
 
-/// How far the scrub of one device is; `None` when none runs.
+/// Progress of the scrub of one device; `None` when none runs.
 ///
 /// # Errors
 /// What the kernel says, such as that no device has this number, that it is no btrfs, or that
@@ -150,7 +150,7 @@ pub fn cancel_scrub(on: &File) -> io::Result<bool> {
     }
 }
 
-/// How far a balance is; `None` when there is none.
+/// Progress of a balance; `None` when there is none.
 ///
 /// # Errors
 /// What the kernel says, such as that it is no btrfs or that only root may ask.
@@ -169,7 +169,7 @@ pub fn balance_progress(on: &File) -> io::Result<Option<BalanceProgress>> {
     }
 }
 
-/// How the last `replace` is.
+/// The state of the last `replace`.
 ///
 /// # Errors
 /// What the kernel says, such as that it is no btrfs or that only root may ask.
@@ -214,7 +214,7 @@ macro_rules! layout {
         struct $name { $($field: $type,)* }
         const _: () = assert!(size_of::<$name>() == $size);
         const _: () = assert!($(size_of::<$type>() +)* 0 == $size, "no padding");
-        // SAFETY: integers only, and the sizes of the fields make up the whole.
+        // SAFETY: integers only, and the fields' sizes add up to the whole.
         unsafe impl Plain for $name {}
     )*};
 }

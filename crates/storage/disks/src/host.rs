@@ -1,4 +1,4 @@
-//! What the host around the pools is like, for the doctor.
+//! The state of the host around the pools, for the doctor.
 
 use crate::block_device;
 use crate::host_root::HostRoot;
@@ -9,7 +9,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// Looks at it. Error recovery is known where the inventory was taken with SMART.
+/// Observes it. Error recovery is known only if the inventory was taken with SMART.
 pub fn observe(host: &HostRoot, inventory: &Inventory) -> ObservedHost {
     let conf = mdadm_conf(host);
     let images = initramfs_images(host);
@@ -32,7 +32,7 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> ObservedHost {
     }
 }
 
-/// Only where it runs: else nobody would begin what its units say.
+/// Only if it is running: otherwise nothing would start its units.
 fn systemd(host: &HostRoot) -> Option<ObservedSystemd> {
     const UNITS: &str = "etc/systemd/system";
     if !host.has("run/systemd/system") {
@@ -57,7 +57,7 @@ fn mdadm_conf(host: &HostRoot) -> Option<(String, String)> {
         .find_map(|path| Some((path.to_owned(), host.text(path)?)))
 }
 
-/// Those of the kernel that runs, or else all: Debian's, Fedora's and openSUSE's, Arch's names.
+/// Those of the running kernel, or else all, by the names of Debian, Fedora and openSUSE, Arch.
 fn initramfs_images(host: &HostRoot) -> Vec<String> {
     let release = host.word("proc/sys/kernel/osrelease").unwrap_or_default();
     let all: Vec<String> = host
@@ -109,8 +109,8 @@ fn btrfs_progs(host: &HostRoot) -> Option<(u32, u32)> {
     two_numbers(version)
 }
 
-/// Built in, loaded, or a module of the kernel that runs. Where the modules' lists can't be read,
-/// nobody knows.
+/// md may be built in, loaded, or a module of the running kernel. If the module lists can't be
+/// read, it isn't known.
 fn lacks_md(host: &HostRoot) -> bool {
     if !host.is_real() || host.has("proc/mdstat") || host.has("sys/module/md_mod") {
         return false;
@@ -118,7 +118,7 @@ fn lacks_md(host: &HostRoot) -> bool {
     !modules(host).iter().any(|text| text.contains("/md-mod.ko"))
 }
 
-/// As [`lacks_md`]; without any list it is only known that the device mapper isn't there.
+/// As [`lacks_md`]; without any list only the absence of the device mapper can be known.
 fn lacks_dm_crypt(host: &HostRoot) -> bool {
     if !host.is_real() || host.has("sys/module/dm_crypt") {
         return false;
@@ -149,7 +149,7 @@ fn two_numbers(version: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// Of the disks that have told about their error recovery; `device/timeout` counts seconds.
+/// For the disks that reported their error recovery; `device/timeout` is in seconds.
 fn timeouts(host: &HostRoot, inventory: &Inventory) -> Vec<DriveTimeout> {
     let timeout = |(disk, recovery): (&String, &crate::smart::ErrorRecovery)| {
         let name = block_device::name_of(disk)?;

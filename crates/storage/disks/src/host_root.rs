@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// The directory that holds `sys`, `proc`, `dev`, `etc` and `var`: everything this crate reads is
-/// named from here.
+/// below it.
 #[derive(Clone, Debug)]
 pub struct HostRoot(PathBuf);
 
-/// No file of those read here is longer; what is behind it is cut.
+/// No file read here is longer; anything beyond is cut off.
 const LONGEST: u64 = 4 << 20;
 
 impl HostRoot {
@@ -36,14 +36,14 @@ impl HostRoot {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// The text of a small file without the white space around it; `None` when it isn't there or
+    /// The text of a small file without surrounding white space; `None` when it isn't there or
     /// can't be read.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = self.bytes(path).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The same; an empty file counts as none.
+    /// The same; an empty file counts as missing.
     pub fn word(&self, path: impl AsRef<Path>) -> Option<String> {
         self.text(path).filter(|text| !text.is_empty())
     }
@@ -58,7 +58,7 @@ impl HostRoot {
         Ok(bytes)
     }
 
-    /// The number that a file begins with, up to white space: sysfs writes `100 (local)`.
+    /// The number at the start of a file, up to white space: sysfs writes `100 (local)`.
     pub fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.text(path)?.split_whitespace().next()?.parse().ok()
     }
@@ -84,7 +84,7 @@ impl HostRoot {
         self.path(path).exists()
     }
 
-    /// The last part of what a link points to: of `../../block/sda`, `sda`.
+    /// The last part of a link's target: `sda` for `../../block/sda`.
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())

@@ -1,4 +1,4 @@
-//! By what a disk is known again after a reboot, on another port, in another computer.
+//! How a disk is recognised after a reboot, on another port, in another computer.
 
 use crate::block_device::BlockDevice;
 use crate::host_root::HostRoot;
@@ -8,18 +8,18 @@ use std::fs;
 use std::path::Path;
 
 /// Who each device is. Serial numbers come from sysfs and, where udev runs, from its database;
-/// never from SMART, which a sleeping disk doesn't tell: an identity must not depend on that.
+/// never from SMART, which a sleeping disk doesn't report: an identity must not depend on that.
 pub struct Identities<'a> {
     host: &'a HostRoot,
     links: BTreeMap<String, String>,
-    /// With the nodes of those that have it.
+    /// With the nodes of the disks that have it.
     shared_serials: BTreeMap<String, Vec<String>>,
 }
 
 impl<'a> Identities<'a> {
     /// For all devices of the host. A serial number that several whole disks claim (cheap USB
-    /// bridges do that) says nothing: none of them gets it, so that a word of the user means one
-    /// disk.
+    /// bridges do that) identifies nothing: none of them gets it, so that what the user names is
+    /// one disk.
     pub fn of(host: &'a HostRoot, devices: &[BlockDevice]) -> Self {
         let links = best_links(host);
         let mut all = Identities { host, links, shared_serials: BTreeMap::new() };
@@ -33,7 +33,7 @@ impl<'a> Identities<'a> {
         all
     }
 
-    /// Serial numbers that several disks claim, with the nodes of those.
+    /// Serial numbers that several disks claim, with those disks' nodes.
     pub fn shared_serials(&self) -> &BTreeMap<String, Vec<String>> {
         &self.shared_serials
     }
@@ -90,7 +90,7 @@ pub fn kind(host: &HostRoot, device: &BlockDevice) -> DiskKind {
     let is_scsi = name.starts_with("sd") || name.starts_with("hd");
     match () {
         () if name.starts_with("nvme") => DiskKind::Nvme,
-        // Virtual machines' disks say that they rotate, or not, without knowing.
+        // Virtual machines' disks claim to rotate, or not, without knowing.
         () if is_scsi && !is_virtual(host, name) && device.rotational => DiskKind::Hdd,
         () if is_scsi && !is_virtual(host, name) => DiskKind::Ssd,
         () => DiskKind::Other,
@@ -102,7 +102,7 @@ fn is_virtual(host: &HostRoot, disk: &str) -> bool {
     ["QEMU", "VMware", "VBOX", "Msft", "Google"].iter().any(|maker| vendor.starts_with(maker))
 }
 
-/// A loop device is its file, and where in the file it begins: `loop:/var/disk.img`,
+/// A loop device is identified by its file and the offset in it: `loop:/var/disk.img`,
 /// `loop:/var/disk.img+1048576`.
 fn loop_serial(host: &HostRoot, disk: &str) -> Option<String> {
     let file = host.word(format!("{disk}/loop/backing_file"))?;
@@ -113,12 +113,12 @@ fn loop_serial(host: &HostRoot, disk: &str) -> Option<String> {
     })
 }
 
-/// `t10.` names are made of vendor and serial; the others are numbers given out worldwide.
+/// `t10.` names are made from vendor and serial; the others are globally unique numbers.
 fn is_world_wide(wwn: &str) -> bool {
     ["0x", "naa.", "eui.", "nvme.", "uuid."].iter().any(|prefix| wwn.starts_with(prefix))
 }
 
-/// Firmware and drivers that know none write `(null)`, `None`, `00000000`…
+/// Firmware and drivers without one report `(null)`, `None`, `00000000`…
 fn says_something(serial: &str) -> bool {
     let letters: String = serial.chars().filter(char::is_ascii_alphanumeric).collect();
     let is_word = ["null", "none", "unknown"].iter().any(|word| letters.eq_ignore_ascii_case(word));
@@ -129,8 +129,8 @@ fn one_word(text: String) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// By node, the link that says most: maker, model and serial before bare numbers. Links made of
-/// what is *on* the disk (`lvm-pv-uuid-…`, `md-uuid-…`) don't name the disk.
+/// For each node the most telling link: maker, model and serial before bare numbers. Links derived
+/// from a disk's *contents* (`lvm-pv-uuid-…`, `md-uuid-…`) don't name the disk.
 fn best_links(host: &HostRoot) -> BTreeMap<String, String> {
     const BY_ID: &str = "/dev/disk/by-id";
     let mut best: BTreeMap<String, (u8, String)> = BTreeMap::new();

@@ -23,13 +23,13 @@ use std::time::Duration;
 /// What was found.
 #[derive(Clone, Debug, Default)]
 pub struct Inventory {
-    /// Whole disks, each with its partitions behind it. md arrays are no disks but pools.
+    /// Whole disks, each followed by its partitions. md arrays are pools, not disks.
     pub disks: Vec<Disk>,
     /// What could not be found out, for the user to read.
     pub notes: Vec<String>,
-    /// What is on the md arrays that run, by their kernel names.
+    /// Contents of the running md arrays, by kernel name.
     pub arrays: BTreeMap<String, Signatures>,
-    /// What the disks say of error recovery, by the path of the whole disk; only with
+    /// The disks' error recovery settings, by the path of the whole disk; only with
     /// [`AskSmart::Yes`].
     pub error_recovery: BTreeMap<String, ErrorRecovery>,
 }
@@ -43,7 +43,7 @@ pub enum AskSmart {
     No,
 }
 
-/// The user's word for a disk, where it names none or more than one.
+/// What the user wrote for a disk names none, or more than one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoSuchDisk {
     /// None.
@@ -54,7 +54,7 @@ pub enum NoSuchDisk {
     Ambiguous {
         /// What the user wrote.
         name: String,
-        /// The paths that it fits.
+        /// The paths that match.
         candidates: String,
     },
 }
@@ -69,7 +69,7 @@ impl Inventory {
         inventory
     }
 
-    /// Looks at those whole disks whose kernel name is wanted, and their partitions.
+    /// Looks at the whole disks whose kernel name `wanted` accepts, and their partitions.
     fn of(host: &HostRoot, wanted: impl Fn(&str) -> bool) -> Self {
         let (arrays, mut devices): (Vec<BlockDevice>, Vec<BlockDevice>) =
             block_device::all(host).into_iter().partition(is_array);
@@ -102,8 +102,8 @@ impl Inventory {
         inventory
     }
 
-    /// Shows of the wanted disks on which nothing was recognised whether they are empty. That reads
-    /// some 20 MB of each, all at once, so it isn't done unasked.
+    /// Determines which of the wanted disks on which nothing was recognised are empty. That reads
+    /// some 20 MB of each, in parallel, so it's done only on request.
     pub fn examine(&mut self, wanted: impl Fn(&Disk) -> bool) {
         let is_candidate =
             |disk: &&mut Disk| wanted(disk) && disk.is_unmarked() && disk.barred().is_none();
@@ -119,9 +119,8 @@ impl Inventory {
     /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes
     /// that too).
     ///
-    /// # Errors
-    /// [`NoSuchDisk::Unknown`] when no disk is called so, [`NoSuchDisk::Ambiguous`] when several
-    /// are.
+    /// # Errors [`NoSuchDisk::Unknown`] when no disk has that name, [`NoSuchDisk::Ambiguous`] when
+    /// several are.
     pub fn find(&self, name: &str) -> Result<&Disk, NoSuchDisk> {
         let target = fs::canonicalize(name).ok();
         let path = target.as_deref().and_then(Path::to_str).unwrap_or(name);
@@ -147,8 +146,8 @@ impl Inventory {
         self.disks.iter().find(|disk| disk.path == path)
     }
 
-    /// Whatever has a device open exclusively and shows nowhere else. What can't be used anyway
-    /// isn't tried, since the trial keeps others out for a moment.
+    /// Finds devices that something holds open exclusively without showing anywhere else. Devices
+    /// that can't be used anyway aren't tried, since trying keeps others out for a moment.
     fn note_busy(&mut self) {
         for disk in &mut self.disks {
             if disk.barred().is_none() && is_held(&disk.path) {
@@ -157,8 +156,8 @@ impl Inventory {
         }
     }
 
-    /// Disks of one serial number are two of a cheap maker's, or one that is reached by two paths
-    /// (two controllers, iSCSI) that no multipath joins: then who uses the one uses the other.
+    /// Disks with the same serial number are two from a cheap maker, or one reached over two paths
+    /// (two controllers, iSCSI) without multipath: then whoever uses one uses the other.
     fn note_other_paths<'a>(&mut self, groups: impl Iterator<Item = &'a Vec<String>>) {
         let in_use = |disk: &&Disk| disk.contents.iter().any(Content::is_in_use);
         let mut found: Vec<(String, String)> = Vec::new();
@@ -177,7 +176,7 @@ impl Inventory {
         }
     }
 
-    /// Asks all at once, since each takes its time.
+    /// Asks all in parallel, since each is slow.
     fn ask_health(&mut self) {
         let has_smart = |disk: &&Disk| {
             disk.partition.is_none()
@@ -224,8 +223,8 @@ impl Inventory {
     }
 }
 
-/// Superblocks and partition tables are among its first bytes: those of two disks differ, be they
-/// members of the same pool.
+/// The first bytes include superblocks and partition tables, which differ between two disks even in
+/// the same pool.
 const BEGINNING: usize = 1 << 20;
 
 fn is_same_disk(one: &Disk, other: &Disk) -> bool {
@@ -234,8 +233,8 @@ fn is_same_disk(one: &Disk, other: &Disk) -> bool {
     one.size_bytes == other.size_bytes && first == second && first.iter().any(|byte| *byte != 0)
 }
 
-/// One device as it is now, as the inventory would have it but for [`Health`]; `None` when it isn't
-/// there. `path` may be a link. Only its disk and the other partitions of that are looked at.
+/// One device as it is now, as in the inventory but without [`Health`]; `None` when it isn't there.
+/// `path` may be a link. Only its disk and that disk's partitions are examined.
 pub fn disk_now(host: &HostRoot, path: &str) -> Option<Disk> {
     let target = fs::canonicalize(host.path(path)).ok();
     let node = target.as_deref().and_then(Path::to_str).unwrap_or(path);
@@ -282,7 +281,7 @@ fn is_array(device: &BlockDevice) -> bool {
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit() || c == '_'))
 }
 
-/// Who uses each device, in the order of `devices`.
+/// The users of each device, in the order of `devices`.
 fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
     let mounts = MountTable::read(host);
     let swaps = active_swaps(host);
@@ -309,8 +308,8 @@ fn uses_of(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Vec<Content>> {
 }
 
 /// Whatever uses a partition uses its disk, and the other way round: neither can be erased without
-/// the other. The same goes for members of managers that are left alone. A disk also carries what
-/// is on its partitions.
+/// the other. The same holds for members of volume managers that Braid leaves alone. A disk also
+/// carries what is on its partitions.
 fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
     let mut of_disk: BTreeMap<String, Vec<Content>> = BTreeMap::new();
     let mut of_partitions: BTreeMap<String, Vec<Content>> = BTreeMap::new();
@@ -342,8 +341,8 @@ fn spread_to_relatives(disks: &mut [Disk], uses: Vec<Vec<Content>>) {
     }
 }
 
-/// Whether somebody has the device open with `O_EXCL`, as mounts, md, swap and ZFS have: for longer
-/// than a look as ours.
+/// Whether somebody has the device open with `O_EXCL`, as mounts, md, swap and ZFS do, for longer
+/// than a check like ours.
 fn is_held(path: &str) -> bool {
     const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
     let is_busy = || {

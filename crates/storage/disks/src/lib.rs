@@ -1,5 +1,5 @@
-//! What this host's disks and pools are, asked of the kernel: sysfs, ioctls, superblocks; other
-//! programs (`blkid`, `wipefs`, `smartctl`) only where it doesn't tell. Nothing is changed here.
+//! This host's disks and pools, from the kernel: sysfs, ioctls, superblocks; from other programs
+//! (`blkid`, `wipefs`, `smartctl`) only what the kernel doesn't say. Nothing is changed here.
 
 mod blankness;
 pub mod block_device;

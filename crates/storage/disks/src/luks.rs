@@ -1,4 +1,4 @@
-//! LUKS volumes, and what is opened of them.
+//! LUKS volumes, and those that are open.
 
 use crate::block_device;
 use crate::host_root::HostRoot;
@@ -8,8 +8,8 @@ use braid_pool::disk::{Content, Disk};
 use braid_pool::luks::{Header, LuksVolume, Mapping, pool_of_label, pool_of_subsystem};
 use braid_pool::planner::PoolName;
 
-/// The volumes on all disks of the inventory, open or not; also those that are open and have lost
-/// their header.
+/// The volumes on all disks of the inventory, open or not; also open ones that have lost their
+/// header.
 pub fn volumes(host: &HostRoot, inventory: &Inventory) -> Vec<LuksVolume> {
     let open = |path: &str| {
         let mut mappings = inventory.disks.iter().filter_map(|disk| disk.mapping.as_ref());
@@ -47,8 +47,7 @@ pub fn volumes(host: &HostRoot, inventory: &Inventory) -> Vec<LuksVolume> {
     found
 }
 
-/// Of a multipath disk its paths are seen, too, which other devices are built on; they aren't the
-/// ones to use.
+/// A multipath disk's paths are seen, too, with other devices on top; they aren't the ones to use.
 fn is_below_another(inventory: &Inventory, volume: &LuksVolume, all: &[LuksVolume]) -> bool {
     let is_held = |content: &Content| matches!(content, Content::Holder { .. });
     let disk = inventory.by_path(&volume.path);
@@ -61,7 +60,7 @@ fn carries_luks(disk: &Disk) -> bool {
     disk.contents.iter().any(is)
 }
 
-/// What is known of an open volume without its header.
+/// What is known about an open volume without its header.
 fn gone(open: &Mapping) -> luks::LuksSuper {
     luks::LuksSuper {
         uuid: open.volume,
@@ -82,8 +81,8 @@ fn pool_of_mapping(open: &Mapping) -> Option<String> {
     (is_its && pool.parse::<PoolName>().is_ok()).then(|| pool.to_owned())
 }
 
-/// A mapping that cryptsetup makes for a moment, to read or write a key slot where the kernel's
-/// ciphers can't be used otherwise.
+/// A temporary mapping that cryptsetup makes to read or write a key slot where the kernel's ciphers
+/// can't be used otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passing {
     /// Its name.
@@ -92,8 +91,8 @@ pub struct Passing {
     pub is_used: bool,
 }
 
-/// Those on the device of this node. One stays for good when its cryptsetup is killed, and keeps
-/// the disk busy.
+/// Those on the device of this node. If its cryptsetup is killed, a mapping stays and keeps the
+/// disk busy.
 pub fn passing(host: &HostRoot, node: &str) -> Vec<Passing> {
     const NAME: &str = "temporary-cryptsetup-";
     let Some(device) = block_device::name_of(node) else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! Opened LUKS volumes as disks: what they are, and what is below.
+//! Open LUKS volumes as disks: their identity, and the disk below.
 
 use crate::block_device::{self, BlockDevice};
 use crate::host_root::HostRoot;
@@ -27,8 +27,8 @@ pub fn seen_through(
     disk
 }
 
-/// What is open by this device, and on what, if it is a mapping of one LUKS volume. dm(4)'s UUID of
-/// one is `CRYPT-LUKS2-`, the volume's UUID without dashes, `-`, its name.
+/// The LUKS volume open through this device, and the device below, if it is a mapping of one.
+/// dm(4)'s UUID of one is `CRYPT-LUKS2-`, the volume's UUID without dashes, `-`, its name.
 fn mapping(
     host: &HostRoot,
     device: &BlockDevice,

@@ -17,8 +17,8 @@ use braid_pool::uuid::Uuid;
 use std::path::Path;
 use std::slice;
 
-/// All arrays of the host: the running ones first. Containers of firmware RAID are none of ours and
-/// are left out.
+/// All arrays of the host: the running ones first. Containers of firmware RAID aren't ours and are
+/// left out.
 pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedMd> {
     let mounts = MountTable::read(host);
     let mut all: Vec<ObservedMd> = running(host)
@@ -29,9 +29,9 @@ pub fn observe(host: &HostRoot, inventory: &Inventory) -> Vec<ObservedMd> {
     all
 }
 
-/// Kernel names of the arrays that run. One that was stopped stays listed for a while (`clear`),
-/// and one that lacks members is assembled without running (`inactive`): of it the kernel shows
-/// nothing yet, its superblocks tell more.
+/// Kernel names of the running arrays. One that was stopped stays listed for a while (`clear`), and
+/// one that lacks members is assembled without running (`inactive`): the kernel doesn't show it
+/// yet, its superblocks say more.
 pub fn running(host: &HostRoot) -> Vec<String> {
     let mut names = host.names("sys/block");
     names.retain(|name| {
@@ -88,8 +88,8 @@ fn observe_one(
     })
 }
 
-/// What /dev/md calls an array whose metadata has no name: by mdadm.conf, or as it was made.
-/// Numbers (`127`, `0_0`) are mdadm's way out and no name.
+/// The name in /dev/md of an array without a name in its metadata, from mdadm.conf or its creation.
+/// Numbers (`127`, `0_0`) are mdadm's fallback, not names.
 fn name_given_here(host: &HostRoot, device: &str) -> Option<String> {
     let is_name = |link: &String| link.contains(|c: char| !c.is_ascii_digit() && c != '_');
     let names = host.names("dev/md").into_iter().filter(is_name);
@@ -102,8 +102,8 @@ fn is_kernel_name(name: &str) -> bool {
     name.strip_prefix("md").is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// With metadata 0.90, sysfs shows the bytes of each word in the order of memory, mdadm and
-/// mdadm.conf as a number.
+/// With metadata 0.90, sysfs shows the bytes of each word in memory order, mdadm and mdadm.conf as
+/// a number.
 fn sysfs_uuid(text: &str, metadata: &str) -> Option<Uuid> {
     let mut bytes = text.parse::<Uuid>().ok()?.bytes();
     if metadata == "0.90" && cfg!(target_endian = "little") {
@@ -117,7 +117,7 @@ fn kib(number: Option<u64>) -> u64 {
     number.unwrap_or(0).saturating_mul(1024)
 }
 
-/// Those that the kernel has, with their superblocks, by place; spares and faulty ones behind.
+/// Those that the kernel has, with their superblocks, by slot; spares and faulty ones last.
 fn members(host: &HostRoot, inventory: &Inventory, md: &str) -> Vec<(MdMember, Option<MdSuper>)> {
     let mut members: Vec<_> = host
         .names(md)
@@ -156,8 +156,8 @@ fn member(
     (member, superblock)
 }
 
-/// The words are separated by commas: `faulty,write_error`. A spare that has got a place is being
-/// filled.
+/// The words are separated by commas: `faulty,write_error`. A spare that has been given a slot is
+/// being rebuilt.
 fn member_state(words: &str, slot: Option<usize>) -> MdMemberState {
     let has = |word: &str| words.split(',').any(|each| each.trim() == word);
     match () {
@@ -168,8 +168,7 @@ fn member_state(words: &str, slot: Option<usize>) -> MdMemberState {
     }
 }
 
-/// Each place that nobody has, but for as many as were kicked out and are still listed, gets a
-/// missing member.
+/// Each empty slot gets a missing member, less as many as were kicked out and are still listed.
 fn add_missing(members: &mut Vec<MdMember>, wants_disks: usize) {
     let placed = |slot: usize| members.iter().any(|member| member.slot == Some(slot));
     let free: Vec<usize> = (0..wants_disks.min(MOST_DISKS)).filter(|slot| !placed(*slot)).collect();
@@ -187,7 +186,7 @@ fn add_missing(members: &mut Vec<MdMember>, wants_disks: usize) {
     }));
 }
 
-/// A superblock may say anything; more roles than these do not fit into its 4 KiB.
+/// A superblock may claim anything; more roles than these don't fit into its 4 KiB.
 const MOST_DISKS: usize = 1_920;
 
 fn sync(host: &HostRoot, md: &str) -> Option<Sync> {
@@ -223,13 +222,13 @@ fn has_bitmap(host: &HostRoot, md: &str) -> bool {
     }
 }
 
-/// What an array does now.
+/// What an array is doing now.
 pub fn sync_now(host: &HostRoot, device: &str) -> Option<Sync> {
     sync(host, &format!("sys/block/{device}/md"))
 }
 
-/// Whether the last check read everything: of one that was interrupted the kernel keeps where to go
-/// on.
+/// Whether the last check read everything: for an interrupted one the kernel keeps where to
+/// continue.
 pub fn last_check_was_complete(host: &HostRoot, device: &str) -> bool {
     let md = format!("sys/block/{device}/md");
     let word = |file: &str| host.word(format!("{md}/{file}"));
@@ -246,8 +245,7 @@ pub fn mismatches(host: &HostRoot, device: &str) -> u64 {
 fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub {
     let log = ScrubLog::read(host, uuid);
     let last = host.word(format!("sys/block/{device}/md/last_sync_action"));
-    // Nobody waited for the end of the last one, but it is over: then it is as old as its start at
-    // most.
+    // Nobody waited for the last one to end, but it is over: it is at most as old as its start.
     let ended_ago = match last_check_was_complete(host, device) {
         true => log.ended_ago().into_iter().chain(log.started_ago()).min(),
         false => log.ended_ago(),
@@ -258,7 +256,7 @@ fn scrub(host: &HostRoot, device: &str, uuid: Uuid, sync: Option<Sync>) -> Scrub
         may_not_be_read: log.may_not_be_read,
         running: sync.is_some_and(|s| matches!(s.action, SyncAction::Check | SyncAction::Repair)),
         uncorrectable: 0,
-        // A resync or repair counts what it makes right, too.
+        // A resync or repair counts what it corrects, too.
         corrected: if last.as_deref() == Some("check") { mismatches(host, device) } else { 0 },
     }
 }
@@ -272,7 +270,7 @@ fn carries(
     let mounted: Vec<_> = mounts.of_number(array.number).collect();
     let contents = match inventory.arrays.get(&array.name) {
         Some(seen) => seen.contents(&[]),
-        // It has begun to run since.
+        // It has started since.
         None => signature::look(host, slice::from_ref(array)).pop()?.contents(&[]),
     };
     let (kind, uuid, label) = contents.into_iter().find_map(|content| match content {

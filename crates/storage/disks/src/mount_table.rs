@@ -1,4 +1,4 @@
-//! What is mounted, and what is swapped to.
+//! Mounted filesystems and active swap.
 
 use crate::host_root::HostRoot;
 use braid_pool::fstab::decoded;
@@ -9,15 +9,15 @@ use std::time::{Duration, SystemTime};
 /// One mounted filesystem, of `/proc/PID/mountinfo` (proc(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mounted {
-    /// Device number of the filesystem. That of a btrfs is no disk's.
+    /// Device number of the filesystem. A btrfs's isn't a disk's.
     pub number: (u32, u32),
-    /// The directory inside of the filesystem that is mounted.
+    /// The mounted directory inside the filesystem.
     pub root: String,
     /// Where.
     pub at: String,
     /// Kind of the filesystem.
     pub kind: String,
-    /// What was mounted: mostly a device's path.
+    /// What was mounted: usually a device's path.
     pub source: String,
     /// Options of the mount and of the filesystem.
     pub options: Vec<String>,
@@ -30,8 +30,8 @@ pub struct Mounted {
 #[derive(Clone, Debug, Default)]
 pub struct MountTable(Vec<Mounted>);
 
-/// How long the oldest of the folders that are mounted there has been: of a filesystem's root, as
-/// long as that itself.
+/// The age of the oldest of the folders mounted there; for a filesystem's root, the age of the
+/// filesystem.
 pub fn age(mounts: &[&Mounted]) -> Option<Duration> {
     let born = |mounted: &&Mounted| std::fs::metadata(&mounted.reach).ok()?.created().ok();
     let oldest = mounts.iter().filter_map(born).min()?;
@@ -67,8 +67,8 @@ impl MountTable {
         self.0.iter().filter(move |mounted| mounted.number == number)
     }
 
-    /// Whether something is mounted at this path, as our process reaches it. To look at it might
-    /// wait for a dead server.
+    /// Whether something is mounted at this path, as our process reaches it. Accessing the path
+    /// itself might wait for a dead server.
     pub fn is_mount_point(&self, reach: &Path) -> bool {
         self.0.iter().any(|mounted| mounted.reach == reach)
     }
@@ -87,7 +87,7 @@ impl Mounted {
     }
 }
 
-/// Nodes that are swapped to, of `/proc/swaps`.
+/// Nodes used as swap, from `/proc/swaps`.
 pub fn active_swaps(host: &HostRoot) -> Vec<String> {
     let text = host.text("proc/swaps").unwrap_or_default();
     text.lines().skip(1).filter_map(|line| line.split_whitespace().next()).map(decoded).collect()
@@ -98,8 +98,8 @@ fn parse(text: &str) -> Vec<Mounted> {
 }
 
 fn parse_line(line: &str) -> Option<Mounted> {
-    // Behind a lone dash come the filesystem's fields; before it there may be any number of
-    // optional ones.
+    // The filesystem's fields follow a lone dash; before it there may be any number of optional
+    // ones.
     let (mount, filesystem) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
     let (major, minor) = mount.next()?.split_once(':')?;

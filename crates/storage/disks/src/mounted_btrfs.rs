@@ -13,7 +13,7 @@ use std::path::Path;
 /// Where the kernel shows mounted ones.
 pub const SYSFS: &str = "sys/fs/btrfs";
 
-/// UUIDs of those that are mounted, be it in a mount namespace that we don't see.
+/// UUIDs of the mounted ones, even if only in a mount namespace that we don't see.
 pub fn mounted(host: &HostRoot) -> Vec<Uuid> {
     let all = host.names(SYSFS).into_iter().filter_map(|name| name.parse().ok());
     let is_seen = |device: &String| block_device::one(host, device).is_some();
@@ -37,8 +37,8 @@ pub fn members(host: &HostRoot, mounts: &MountTable) -> BTreeMap<String, Vec<Str
     places
 }
 
-/// The mounts of one filesystem. The kernel is asked of each btrfs mount whose it is; where it
-/// can't be, the mount's source tells.
+/// The mounts of one filesystem. The kernel says for each btrfs mount which filesystem it is; where
+/// it can't be asked, the mount's source does.
 pub fn mounts_of<'a>(host: &HostRoot, mounts: &'a MountTable, uuid: Uuid) -> Vec<&'a Mounted> {
     let devices = devices(host, uuid);
     let is_its = |mounted: &&Mounted| {
@@ -56,7 +56,7 @@ pub fn devices(host: &HostRoot, uuid: Uuid) -> Vec<String> {
     host.names(format!("{SYSFS}/{uuid}/devices"))
 }
 
-/// Of `/dev/mapper/…` and by-id links, the node's own name.
+/// For `/dev/mapper/…` and by-id links, the node's own name.
 pub fn kernel_name(path: &str) -> Option<String> {
     let node = fs::canonicalize(path).ok();
     let node = node.as_deref().and_then(Path::to_str).unwrap_or(path);

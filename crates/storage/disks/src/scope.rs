@@ -1,10 +1,10 @@
-//! Which block devices are looked at: all, but for tests, which may see only their own on a host
+//! Which block devices are visible: all, except in tests, which may see only their own on a host
 //! with pools.
 
 use crate::host_root::HostRoot;
 
-/// Folders, between colons; when it is set, only loop devices of files below one of them are seen,
-/// and what is built on these. It hides, so nothing can be overwritten because of it.
+/// Colon-separated folders; when it is set, only loop devices of files below them are seen, and
+/// what is built on these. It only hides, so it can't cause anything to be overwritten.
 pub const ONLY_LOOPS_BELOW: &str = "BRAID_ONLY_LOOPS_BELOW";
 
 /// Whether some devices are hidden.
@@ -17,7 +17,7 @@ pub fn has(host: &HostRoot, name: &str) -> bool {
     folders(host).is_none_or(|folders| is_below(host, name, &folders, DEEPEST))
 }
 
-/// Devices are stacked no deeper, in tests.
+/// Tests stack devices no deeper.
 const DEEPEST: u32 = 4;
 
 fn is_below(host: &HostRoot, name: &str, folders: &[String], depth: u32) -> bool {

@@ -1,5 +1,5 @@
-//! When md arrays were last checked: the kernel doesn't keep it, so `braid pool scrub` and `watch`
-//! write it down.
+//! When md arrays were last checked: the kernel doesn't keep that, so `braid pool scrub` and
+//! `watch` record it.
 
 use crate::host_root::HostRoot;
 use braid_durable::state_file;
@@ -10,14 +10,14 @@ use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What is known of the checks of one array. Times are seconds since 1970.
+/// What is known about one array's checks. Times are seconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ScrubLog {
     /// The last one was started.
     pub started_s: Option<u64>,
     /// The last one that read everything ended.
     pub ended_s: Option<u64>,
-    /// It is there, and this user may not read it.
+    /// It exists, but this user may not read it.
     #[serde(skip)]
     pub may_not_be_read: bool,
 }
@@ -25,7 +25,7 @@ pub struct ScrubLog {
 const VERSION: u32 = 1;
 
 impl ScrubLog {
-    /// What can be read of it; nothing is known when there is none.
+    /// Reads what it can; without a log nothing is known.
     pub fn read(host: &HostRoot, array: Uuid) -> Self {
         match fs::read(file(host, array)) {
             Ok(text) => state_file::from_json_or_bare(VERSION, &text).unwrap_or_default(),
@@ -49,11 +49,10 @@ impl ScrubLog {
         Ok(Self::read(host, array))
     }
 
-    /// Writes it, so that it is there whole or not at all.
+    /// Writes it atomically.
     ///
-    /// # Errors
-    /// When its folder can't be made or the file can't be written, or a newer Braid wrote what is
-    /// there; that stays.
+    /// # Errors When its folder can't be made or the file can't be written, or a newer Braid wrote
+    /// the existing one, which stays.
     pub fn write(&self, host: &HostRoot, array: Uuid) -> io::Result<()> {
         state_file::replace(&file(host, array), VERSION, self, None)
     }

@@ -1,5 +1,5 @@
-//! What is written on a device: what `blkid`, `wipefs` and our own readers of superblocks
-//! recognise, taken together, since each of them misses something that another sees.
+//! What is on a device: what `blkid`, `wipefs` and our own superblock readers recognise, combined,
+//! since each of them misses something that another sees.
 
 pub mod blkid;
 pub mod wipefs;
@@ -20,7 +20,7 @@ pub struct Signature {
     pub kind: String,
     /// libblkid's `USAGE`; wipefs doesn't tell.
     pub usage: Option<String>,
-    /// Its label, or the name of the whole that it is a member of.
+    /// Its label, or the name of what it is a member of.
     pub label: Option<String>,
     /// Its UUID, or that of the whole.
     pub uuid: Option<String>,
@@ -31,21 +31,21 @@ pub struct Signature {
 pub struct Signatures {
     /// Each once.
     pub found: Vec<Signature>,
-    /// What kept us from looking; then `found` may lack something, and [`Signatures::contents`] say
+    /// What kept us from looking; then `found` may be incomplete, and [`Signatures::contents`] says
     /// so.
     pub trouble: Vec<String>,
-    /// How many partitions are in its table, if it has one that can be read.
+    /// Number of partitions in its table, if there is a readable one.
     pub partitions: Option<u32>,
 }
 
-/// A disk in good health answers at once, one that has to spin up within seconds.
+/// A healthy disk answers at once, one that has to spin up within seconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
-/// Looks at devices in all ways; their signatures in the same order. To start a program for each of
-/// them takes longer than all that it does, so one is asked about many where it can be.
+/// Looks at devices in all ways; returns their signatures in the same order. Starting a program for
+/// each takes longer than what it does, so one is asked about many where possible.
 pub fn look(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Signatures> {
     let paths: Vec<PathBuf> = devices.iter().map(|device| host.path(device.path())).collect();
-    // Where no medium is programs fail, and say nothing of the others.
+    // If a device has no medium the programs fail, and say nothing about the others.
     let with_medium = paths.iter().zip(devices).filter(|(_, device)| device.size_bytes > 0);
     let with_medium: Vec<&Path> = with_medium.map(|(path, _)| path.as_path()).collect();
     let mut told_by_wipefs = wipefs_of_many(&with_medium).unwrap_or_default();
@@ -65,9 +65,9 @@ pub fn look(host: &HostRoot, devices: &[BlockDevice]) -> Vec<Signatures> {
 
 type OfEach<'a> = HashMap<&'a Path, Vec<Signature>>;
 
-/// What blkid says of several devices, until something is wrong with one of them: each that isn't
-/// there has to be asked about on its own. It ends at the first without anything on it, which are
-/// best the last.
+/// What blkid says about several devices, up to the first problem: those missing from the answer
+/// have to be asked about one by one. It stops at the first device with nothing on it, so those are
+/// best listed last.
 fn blkid_of_many<'a>(paths: &[&'a Path]) -> OfEach<'a> {
     let mut of_each = HashMap::new();
     let mut rest = paths.to_vec();
@@ -85,7 +85,7 @@ fn blkid_of_many<'a>(paths: &[&'a Path]) -> OfEach<'a> {
     of_each
 }
 
-/// What wipefs says of several devices. `None` where each has to be asked about on its own, since
+/// What wipefs says about several devices. `None` if each has to be asked about on its own, since
 /// something is wrong with one of them.
 fn wipefs_of_many<'a>(paths: &[&'a Path]) -> Option<OfEach<'a>> {
     let answer = ask_of_many("wipefs", &["-J"], paths).filter(|answer| answer.status == Some(0))?;
@@ -96,11 +96,11 @@ fn wipefs_of_many<'a>(paths: &[&'a Path]) -> Option<OfEach<'a>> {
         of_each.insert(*path, told.remove(name).unwrap_or_default());
     }
     let names_differ = paths.iter().filter_map(|path| path.file_name()).collect::<HashSet<_>>();
-    // It tells a device's name alone.
+    // It gives only a device's name.
     (told.is_empty() && names_differ.len() == paths.len()).then_some(of_each)
 }
 
-/// `None` where there is one to ask about at the most, or no answer without complaint.
+/// `None` if there is at most one to ask about, or the program complained.
 fn ask_of_many(program: &str, arguments: &[&str], paths: &[&Path]) -> Option<Answer> {
     if paths.len() < 2 {
         return None;
@@ -117,7 +117,7 @@ fn blkid(path: &Path) -> Result<Vec<Signature>, String> {
     let answer = tool::ask("blkid", &["-p", "-o", "export", "--", &path], ANSWER_WITHIN);
     match answer.map_err(say)? {
         answer if answer.status == Some(blkid::NOTHING_FOUND) => Ok(Vec::new()),
-        // wipefs tells them all.
+        // wipefs lists them all.
         answer if answer.status == Some(blkid::AMBIVALENT) => Ok(Vec::new()),
         answer if answer.status == Some(0) => blkid::parse(&answer.out).map_err(|e| e.to_string()),
         answer => Err(answer.err.trim().to_owned()),
@@ -167,14 +167,14 @@ impl Signatures {
         }
     }
 
-    /// Adds what isn't there yet; of what is, it fills the gaps.
+    /// Adds it if it is new, else fills the gaps in the existing one.
     fn add(&mut self, new: Signature) {
         let same = |old: &&mut Signature| {
             old.kind == new.kind
                 && (old.uuid == new.uuid || old.uuid.is_none() || new.uuid.is_none())
         };
         match self.found.iter_mut().find(same) {
-            // blkid's export form spoils letters beyond ASCII, so a later label is the better one.
+            // blkid's export format garbles non-ASCII letters, so a later label is the better one.
             Some(old) => {
                 old.label = new.label.or_else(|| old.label.take());
                 old.uuid = old.uuid.take().or(new.uuid);
@@ -184,7 +184,7 @@ impl Signatures {
         }
     }
 
-    /// As the model has it; `partitions` are the nodes of those that the kernel found.
+    /// In the model's form; `partitions` are the nodes of those that the kernel found.
     pub fn contents(&self, partitions: &[String]) -> Vec<Content> {
         let mut contents = Vec::new();
         for signature in &self.found {
@@ -193,7 +193,7 @@ impl Signatures {
                 contents.push(content);
             }
         }
-        // A GPT is guarded by a table of the old kind.
+        // A GPT is protected by an old-style partition table (the protective MBR).
         let is_table = |kind: &str, content: &Content| matches!(content, Content::PartitionTable { kind: of, .. } if of == kind);
         if contents.iter().any(|content| is_table("gpt", content)) {
             contents.retain(|content| !is_table("dos", content));

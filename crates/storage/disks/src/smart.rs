@@ -1,4 +1,4 @@
-//! What a disk says of its own health, by `smartctl -j` (smartctl(8); smartmontools' JSON form
+//! A disk's own report of its health, from `smartctl -j` (smartctl(8); smartmontools' JSON form
 //! 1.0).
 
 use crate::tool::{self, ToolError};
@@ -7,14 +7,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::time::Duration;
 
-/// What it told.
+/// What the disk reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Smart {
     /// Its health.
     pub health: Health,
     /// Degrees Celsius.
     pub temperature_c: Option<i16>,
-    /// SCT error recovery control; `None` when nothing was told about it.
+    /// SCT error recovery control; `None` when it wasn't reported.
     pub error_recovery: Option<ErrorRecovery>,
 }
 
@@ -27,19 +27,19 @@ pub struct ErrorRecovery {
     pub can_limit: bool,
 }
 
-/// Why it told nothing.
+/// Why there is no report.
 #[derive(Debug, thiserror::Error)]
 pub enum SmartError {
     /// smartctl could not be run.
     #[error(transparent)]
     Tool(#[from] ToolError),
-    /// It sleeps, and we let it.
+    /// It sleeps, and we don't wake it.
     #[error("{0} is in standby")]
     Asleep(String),
     /// Bits 0 or 1 of the exit status: the disk could not be opened or asked.
     #[error("smartctl can't ask {0}: {1}")]
     Refused(String, String),
-    /// smartctl's answer is no JSON that we know.
+    /// smartctl's answer isn't JSON in a known form.
     #[error("smartctl answered about {0} in an unknown form: {1}")]
     Form(String, serde_json::Error),
 }
@@ -60,7 +60,7 @@ pub fn ask(path: &str) -> Result<Smart, SmartError> {
         parse(path, &answer.out, answer.status.unwrap_or(CAN_NOT_OPEN))
     };
     match ask(&arguments, parse) {
-        // Most bridges speak SAT, also those that smartctl doesn't know.
+        // Most bridges speak SAT, even those unknown to smartctl.
         Err(SmartError::Refused(_, why)) if why.contains(UNKNOWN_BRIDGE) => {
             ask(&[&["-d", "sat"], &arguments[..]].concat(), parse_by_sat)
         }
@@ -68,10 +68,10 @@ pub fn ask(path: &str) -> Result<Smart, SmartError> {
     }
 }
 
-/// What smartctl says of a disk behind a USB bridge that isn't in its table.
+/// smartctl's message for a disk behind a USB bridge that isn't in its table.
 const UNKNOWN_BRIDGE: &str = "Unknown USB bridge";
 
-/// What it says when the command that asks for the power mode fails.
+/// Its message when the command that queries the power mode fails.
 const ANSWERS_NOTHING: &str = "Device is in SLEEP mode";
 
 /// The bits of smartctl's exit status (smartctl(8), "EXIT STATUS").
@@ -81,7 +81,7 @@ const DISK_FAILING: i32 = 1 << 3;
 const PREFAIL_BELOW_THRESHOLD: i32 = 1 << 4;
 const SELF_TEST_ERRORS: i32 = 1 << 7;
 
-/// Attributes whose raw value should be zero: they go before many failures (Backblaze, "What SMART
+/// Attributes whose raw value should be zero: they precede many failures (Backblaze, "What SMART
 /// Stats Tell Us About Hard Drives", 2016).
 const SHOULD_BE_ZERO: [(u32, &str); 5] = [
     (5, "reallocated sectors"),
@@ -115,8 +115,8 @@ pub fn parse(path: &str, text: &str, status: i32) -> Result<Smart, SmartError> {
     })
 }
 
-/// Parses an answer of a disk that was only supposed to speak SAT. Where no ATA command is answered
-/// at all, as by USB sticks, smartctl says that it is in SLEEP mode.
+/// Parses an answer from a disk that was only assumed to speak SAT. If it answers no ATA command at
+/// all, as USB sticks do, smartctl says that it is in SLEEP mode.
 ///
 /// # Errors
 /// As [`parse`]; a disk that answers nothing is [`SmartError::Refused`].
@@ -146,7 +146,7 @@ struct Report {
 
 #[derive(Deserialize)]
 struct Temperature {
-    /// Of a disk that tells nonsense the rest still counts.
+    /// If a disk reports nonsense here, the rest still counts.
     current: Option<Value>,
 }
 
@@ -156,7 +156,7 @@ impl Temperature {
     }
 }
 
-/// Errors of SCSI and SAS disks; those that were corrected say nothing, all disks have many.
+/// Errors of SCSI and SAS disks; corrected ones mean nothing, all disks have many.
 #[derive(Default, Deserialize)]
 struct ScsiErrors {
     read: Option<ScsiCounters>,
@@ -200,7 +200,7 @@ struct Attribute {
 
 #[derive(Deserialize)]
 struct Raw {
-    /// Sometimes beyond 64 bits of sense: only whether it is zero is asked.
+    /// Sometimes nonsense beyond 64 bits: only whether it is zero matters.
     value: Value,
 }
 
@@ -324,8 +324,8 @@ impl Report {
     }
 }
 
-/// Command timeouts (188) are three counters of 16 bits in some makers' disks; the lowest counts
-/// those of any length, which a loose cable makes too: only many of them say something.
+/// Some makers' command timeouts (188) are three counters of 16 bits; the lowest counts timeouts of
+/// any length, which a loose cable causes too: only many of them mean something.
 fn count_in(id: u32, raw: u64) -> u64 {
     const FEW: u64 = 100;
     match id {

@@ -1,5 +1,5 @@
-//! Superblocks read from the members themselves: what an array that isn't assembled, or a btrfs
-//! that isn't mounted, is. Read only, with fixed bounds: any bytes may be there.
+//! Superblocks read from the members themselves: they describe arrays that aren't assembled and
+//! btrfs filesystems that aren't mounted. Read-only, with fixed bounds: any bytes may be there.
 
 pub mod bcachefs;
 pub mod btrfs;

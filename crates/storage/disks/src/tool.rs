@@ -1,11 +1,11 @@
-//! Asking other programs, where the kernel can't be asked.
+//! Running other programs for what the kernel doesn't say.
 
 use braid_tool::{find, run, search_path};
 use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// What a program said.
+/// What a program answered.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// Its exit status; `None` when a signal ended it.
@@ -16,7 +16,7 @@ pub struct Answer {
     pub err: String,
 }
 
-/// Why it said nothing.
+/// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum ToolError {
     /// The program isn't installed.
@@ -25,7 +25,7 @@ pub enum ToolError {
     /// It didn't end in time and was killed: a disk that doesn't answer.
     #[error("{0} did not answer within {1:?}")]
     Silent(String, Duration),
-    /// It could not be started or listened to.
+    /// It couldn't be started, or its output not read.
     #[error("{0}: {1}")]
     Io(String, io::Error),
 }
@@ -38,13 +38,13 @@ pub enum ToolError {
 /// is in the answer.
 pub fn ask(program: &str, arguments: &[&str], limit: Duration) -> Result<Answer, ToolError> {
     let missing = || ToolError::Missing(program.to_owned());
-    // By its path: with a PATH of its own to be searched the standard library forks, and
-    // copies all of this process's pages for the child to throw away.
+    // By its path: if the standard library has to search a changed PATH it forks, and copies all of
+    // this process's pages only for the child to discard them.
     let mut command = Command::new(find(program).ok_or_else(missing)?);
     command.args(arguments).env("LC_ALL", "C.UTF-8").env("PATH", search_path());
     let outcome = run(&mut command, b"", limit).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => missing(),
-        // It may be stuck in the kernel, out of a signal's reach.
+        // It may be stuck in the kernel, unreachable by signals.
         io::ErrorKind::TimedOut => ToolError::Silent(program.to_owned(), limit),
         _ => ToolError::Io(program.to_owned(), error),
     })?;

@@ -1,4 +1,4 @@
-//! Devices that are there by their name only.
+//! Devices of which only the name is there.
 
 use crate::superblock::read_at;
 use braid_pool::observed::MemberFault;
@@ -25,7 +25,7 @@ pub fn found(device: &Path, size_bytes: u64) -> Option<MemberFault> {
 const SUPERBLOCK: u64 = 64 << 10;
 const BLOCK: u64 = 4096;
 
-/// Whether the device itself fails to read there; that we may not read it is no fault of its.
+/// Whether the device itself fails to read there; lacking permission to read isn't its fault.
 fn fails(device: &Path, at: u64) -> bool {
     let ours = [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound];
     read_at(device, at, BLOCK as usize).is_err_and(|error| !ours.contains(&error.kind()))

@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// So many directory entries are looked at; on a large filesystem the rest is not.
+/// At most this many directory entries are examined; on a large filesystem the rest isn't.
 const LOOK_AT: usize = 2_000;
 /// Two levels below the mount point.
 const DEPTH: usize = 2;
@@ -46,7 +46,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// What is found isn't entered: all in it is so most likely.
+    /// A directory that is found isn't entered: its contents are most likely the same.
     fn look(&mut self, path: &Path, depth: usize) {
         if *self.left == 0 {
             return;

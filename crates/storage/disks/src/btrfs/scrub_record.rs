@@ -1,4 +1,4 @@
-//! When btrfs was scrubbed last, as btrfs-progs writes it down.
+//! When btrfs was last scrubbed, as btrfs-progs records it.
 
 use crate::host_root::HostRoot;
 use braid_pool::observed::Scrub;
@@ -7,8 +7,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The last scrub by btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID` (cmds/scrub.c). It
-/// counts as ended when it ended on all these devices, at the time of the one that took longest.
+/// The last scrub according to btrfs-progs' record, `/var/lib/btrfs/scrub.status.UUID`
+/// (cmds/scrub.c). It counts as ended when it ended on all these devices, at the time of the one
+/// that took longest.
 pub fn read(host: &HostRoot, uuid: Uuid, devids: &[u64]) -> Scrub {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match host.bytes(format!("var/lib/btrfs/scrub.status.{uuid}")) {
@@ -20,7 +21,7 @@ pub fn read(host: &HostRoot, uuid: Uuid, devids: &[u64]) -> Scrub {
     }
 }
 
-/// Of each device, what the last scrub by the same record could not correct on it.
+/// Per device, the errors that the last scrub could not correct, from the same record.
 pub fn uncorrectable(host: &HostRoot, uuid: Uuid) -> BTreeMap<u64, u64> {
     let text = host.text(format!("var/lib/btrfs/scrub.status.{uuid}")).unwrap_or_default();
     let records = text.lines().filter_map(|line| Record::of(line, uuid));
@@ -36,7 +37,7 @@ fn parse(text: &str, uuid: Uuid, devids: &[u64], now: Duration) -> Scrub {
     for devid in devids {
         let record = match records.get(devid) {
             Some(record) => record,
-            // Devices are numbered as they come. One that came after the scrub holds nothing older
+            // Devices are numbered as they are added. One added after the scrub holds nothing older
             // than itself.
             None if *devid > newest && newest > 0 => continue,
             None => return scrub,

@@ -9,9 +9,8 @@ use braid_pool::uuid::Uuid;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-/// Adds the filesystems that the disks' superblocks tell of and that aren't mounted. Which members
-/// they should have is in the chunk tree; where that can't be read, each that lacks becomes a
-/// missing member with devid 0.
+/// Adds the unmounted filesystems found by the disks' superblocks. The chunk tree lists the members
+/// they should have; if it can't be read, each one lacking becomes a missing member with devid 0.
 pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>) {
     let mut by_filesystem: BTreeMap<_, Vec<(&Disk, BtrfsSuper)>> = BTreeMap::new();
     for disk in inventory.disks.iter().filter(|disk| is_btrfs(disk)) {
@@ -23,15 +22,15 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         if members.iter().any(|(_, found)| is_mounted(found.filesystem)) {
             continue;
         }
-        // One that was replaced, and not wiped, has the number of its successor: the newer counts.
-        // Of a multipath disk both paths are seen; the one that another device is built on is not
-        // the one to use.
+        // A disk that was replaced but not wiped has its successor's number: the newer one counts.
+        // A multipath disk is seen by both paths; the one with another device on top isn't the one
+        // to use.
         members.sort_by_key(|(disk, found)| {
             let is_in_use = disk.contents.iter().any(Content::is_in_use);
             (found.devid, Reverse(found.generation), is_in_use)
         });
         members.dedup_by_key(|(_, found)| found.devid);
-        // The target of a replace that was interrupted: no member yet, and no help in reading the
+        // The target of an interrupted replace: not a member yet, and of no use in reading the
         // others' tree.
         members.retain(|(_, found)| found.devid != 0);
         let Some((_, newest)) = members.iter().max_by_key(|(_, found)| found.generation) else {
@@ -39,7 +38,7 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedBtrfs>)
         };
         let newest = newest.clone();
         let tree = chunk_tree(host, &members, &newest).unwrap_or_default();
-        // One that was removed, and not wiped, isn't in the tree any more.
+        // A device that was removed but not wiped is no longer in the tree.
         if !tree.devices.is_empty() {
             members.retain(|(_, found)| {
                 tree.devices
@@ -57,7 +56,7 @@ fn is_btrfs(disk: &Disk) -> bool {
     disk.contents.iter().any(is)
 }
 
-/// Those of the chunk tree that aren't there, or as many without a name as lack.
+/// Those in the chunk tree that aren't present, or as many nameless ones as are lacking.
 fn missing(
     members: &[(&Disk, BtrfsSuper)],
     newest: &BtrfsSuper,

@@ -8,8 +8,8 @@ use braid_pool::observed::{MdMember, MdMemberState, ObservedMd, Scrub};
 use braid_pool::uuid::Uuid;
 use std::collections::BTreeMap;
 
-/// Adds the arrays that the disks' superblocks tell of and that don't run; one that was assembled
-/// but lacks members for running has its device, and size 0.
+/// Adds the arrays found by the disks' superblocks that aren't running; one that was assembled but
+/// lacks the members to run has its device, and size 0.
 pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
     let mut by_array: BTreeMap<Uuid, Vec<(&Disk, MdSuper)>> = BTreeMap::new();
     for disk in inventory.disks.iter().filter(|disk| is_member(disk)) {
@@ -19,7 +19,7 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
         by_array.entry(found.array).or_default().push((disk, found));
     }
     for (uuid, mut members) in by_array {
-        // The one that missed least stands for its place.
+        // The one that missed least represents its slot.
         members.sort_by_key(|(_, found)| std::cmp::Reverse(found.events));
         if let Some(running) = all.iter_mut().find(|running| running.uuid == uuid) {
             members.iter().for_each(|(disk, found)| left_out(running, disk, found));
@@ -32,8 +32,8 @@ pub fn add(host: &HostRoot, inventory: &Inventory, all: &mut Vec<ObservedMd>) {
     }
 }
 
-/// A disk whose superblock says that it belongs to a running array, which runs without it: it has a
-/// missing member's place, and mostly came too late or missed writes.
+/// A disk whose superblock says that it belongs to an array which runs without it: it takes a
+/// missing member's slot; usually it appeared too late or missed writes.
 fn left_out(running: &mut ObservedMd, disk: &Disk, found: &MdSuper) {
     if running.members.iter().any(|member| member.path.as_deref() == Some(disk.path.as_str())) {
         return;

@@ -10,15 +10,15 @@ pub const AMBIVALENT: i32 = 8;
 /// Our word in [`Signature::usage`] for a partition table.
 pub const PARTITION_TABLE: &str = "partition-table";
 
-/// An answer in another form than is known.
+/// An answer in an unknown format.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("blkid answered in an unknown form: {line:?}")]
 pub struct BlkidForm {
-    /// The line that isn't understood.
+    /// The line that can't be parsed.
     pub line: String,
 }
 
-/// Parses the lines `KEY=value` of one device. Keys that aren't needed are passed over.
+/// Parses the lines `KEY=value` of one device. Keys that aren't needed are skipped.
 ///
 /// # Errors
 /// The first line that isn't `KEY=value`.
@@ -51,10 +51,9 @@ pub fn parse(text: &str) -> Result<Vec<Signature>, BlkidForm> {
     Ok(found)
 }
 
-/// Parses the answer for several devices: what is said of each, by its path as it was given.
+/// Parses the answer for several devices, by their paths as given.
 ///
-/// # Errors
-/// As [`parse`]; also what stands before the first device.
+/// # Errors As [`parse`]; also anything before the first device.
 pub fn parse_many(text: &str) -> Result<HashMap<String, Vec<Signature>>, BlkidForm> {
     const DEVICE: &str = "DEVNAME=";
     let mut of_each = HashMap::new();
@@ -77,7 +76,7 @@ fn is_key(key: &str) -> bool {
         && key.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// A backslash stands before what a shell would take apart.
+/// Characters special to a shell are escaped by a backslash.
 fn unescape(value: &str) -> String {
     let mut text = String::new();
     let mut letters = value.chars();

@@ -21,7 +21,7 @@ struct Entry {
     uuid: Option<String>,
 }
 
-/// Parses it. Before util-linux 2.35 a device without anything on it gave no text at all.
+/// Parses it. Before util-linux 2.35 a device with nothing on it gave no output at all.
 ///
 /// # Errors
 /// When it isn't JSON as wipefs writes it.
@@ -33,8 +33,8 @@ pub fn parse(text: &str) -> Result<Vec<Signature>, serde_json::Error> {
     Ok(listing.signatures.into_iter().map(Entry::signature).collect())
 }
 
-/// Parses the answer for several devices: what is on each that carries something, by its name
-/// without its folder. `None` where it isn't JSON as wipefs writes it, or names no devices.
+/// Parses the answer for several devices: the contents of each that has any, by its name without
+/// its folder. `None` where it isn't JSON as wipefs writes it, or names no devices.
 pub fn parse_many(text: &str) -> Option<HashMap<String, Vec<Signature>>> {
     let mut of_each: HashMap<String, Vec<Signature>> = HashMap::new();
     if text.trim().is_empty() {

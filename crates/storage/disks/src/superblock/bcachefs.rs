@@ -1,6 +1,6 @@
 //! The superblock of a bcachefs member (`struct bch_sb` in the kernel's former
-//! fs/bcachefs/bcachefs_format.h). libblkid knows today's magic number only since 2.39, so on older
-//! hosts such a member would look empty.
+//! fs/bcachefs/bcachefs_format.h). libblkid knows the current magic number only since 2.39, so on
+//! older hosts such a member would look empty.
 
 use super::bytes::Block;
 use super::read_at;

@@ -9,13 +9,13 @@ use braid_pool::uuid::Uuid;
 use std::io;
 use std::path::Path;
 
-/// What it tells.
+/// What it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BtrfsSuper {
     /// UUID of the filesystem.
     pub filesystem: Uuid,
-    /// By this its members know each other: the UUID that it was made with, which stays when it
-    /// gets another one (`btrfstune -m`).
+    /// The UUID by which members recognise each other: the one it was made with, which stays when
+    /// the filesystem gets another (`btrfstune -m`).
     pub belongs_to: Uuid,
     /// Its label.
     pub label: Option<String>,
@@ -29,11 +29,11 @@ pub struct BtrfsSuper {
     pub device: Uuid,
     /// Size of this device as btrfs uses it.
     pub device_bytes: u64,
-    /// What chunks occupy of it.
+    /// Bytes occupied by chunks.
     pub allocated_bytes: u64,
 }
 
-/// The first copy; the others, at 64 MiB and 256 GiB, are for when it is lost.
+/// The first copy; the others, at 64 MiB and 256 GiB, are for recovery.
 const AT: u64 = 64 << 10;
 const LENGTH: usize = 4096;
 const MAGIC: [u8; 8] = *b"_BHRfS_M";
@@ -51,7 +51,7 @@ pub fn read(device: &Path) -> io::Result<Option<BtrfsSuper>> {
 /// Parses the bytes at 64 KiB.
 pub fn parse(bytes: &[u8]) -> Option<BtrfsSuper> {
     let block = Block(bytes);
-    // `bytenr` tells a copy from the first.
+    // `bytenr` distinguishes a copy from the first.
     if block.array(0x40)? != MAGIC || block.u64(0x30)? != AT {
         return None;
     }

@@ -1,4 +1,4 @@
-/// Numbers and texts at fixed places of a block; `None` behind its end.
+/// Numbers and strings at fixed offsets in a block; `None` beyond its end.
 #[derive(Clone, Copy)]
 pub struct Block<'a>(pub &'a [u8]);
 
@@ -28,7 +28,7 @@ impl<'a> Block<'a> {
         self.array(at).map(u64::from_le_bytes)
     }
 
-    /// A text that ends at its first zero byte, or at the field's end.
+    /// A string that ends at its first zero byte, or at the field's end.
     pub fn text(self, at: usize, length: usize) -> Option<String> {
         let field = self.slice(at, length)?;
         let end = field.iter().position(|byte| *byte == 0).unwrap_or(length);

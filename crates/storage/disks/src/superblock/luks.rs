@@ -15,7 +15,7 @@ const MAGIC: &[u8] = b"LUKS\xba\xbe";
 const MAGIC_SECOND: &[u8] = b"SKUL\xba\xbe";
 /// Of the binary header; the JSON area follows.
 const BINARY_BYTES: usize = 4096;
-/// Where the second copy may be: as long as the first one is.
+/// Where the second copy may be: at the first one's length.
 const SIZES: [u64; 9] =
     [0x4000, 0x8000, 0x1_0000, 0x2_0000, 0x4_0000, 0x8_0000, 0x10_0000, 0x20_0000, 0x40_0000];
 const CHECKSUM_AT: usize = 0x1c0;
@@ -30,16 +30,16 @@ pub struct LuksSuper {
     pub label: Option<String>,
     /// Its subsystem, a second label; none with version 1.
     pub subsystem: Option<String>,
-    /// How the two copies are.
+    /// The state of the two copies.
     pub header: Header,
-    /// Its key slots; empty with version 1, whose are not looked at.
+    /// Its key slots; empty for version 1, whose slots aren't read.
     pub slots: Vec<KeySlot>,
-    /// Whoever opens it lets discards pass.
+    /// Discards are passed on when it is opened.
     pub discards: bool,
     /// It grows with every change of the header.
     pub sequence: u64,
-    /// A hash of what both copies have: keys, their salts and digests. A backup with another one is
-    /// of another state.
+    /// A hash of what both copies share: keys, their salts and digests. A backup with a different
+    /// one is from a different state.
     pub fingerprint: [u8; 32],
 }
 
@@ -51,7 +51,7 @@ pub fn read(device: &Path) -> io::Result<Option<LuksSuper>> {
     read_by(|at, length| read_at(device, at, length))
 }
 
-/// The header that these bytes begin with.
+/// The header at the start of these bytes.
 pub fn of(bytes: &[u8]) -> Option<LuksSuper> {
     let part = |at: u64, length: usize| {
         let from = bytes.get(usize::try_from(at).ok()?..)?;
@@ -116,7 +116,7 @@ fn old(bytes: &[u8]) -> Option<LuksSuper> {
     })
 }
 
-/// How long the copy of the header with this magic number is, if it is one and says what may be.
+/// The length of the header copy with this magic number, if it is one and the length is plausible.
 fn size_said(bytes: &[u8], magic: &[u8]) -> Option<usize> {
     let block = Block(bytes);
     let size = u64::from_be_bytes(block.array(8)?);
@@ -124,7 +124,7 @@ fn size_said(bytes: &[u8], magic: &[u8]) -> Option<usize> {
     is_it.then_some(size as usize)
 }
 
-/// One copy of a header of version 2, whole; and how long it is.
+/// One complete copy of a version 2 header, and its length.
 fn parse(bytes: &[u8], magic: &[u8]) -> Option<(LuksSuper, u64)> {
     let size = size_said(bytes, magic)?;
     let block = Block(bytes.get(..size)?);
@@ -189,7 +189,7 @@ struct Token {
     keyslots: Vec<String>,
 }
 
-/// Those that open the volume: slots without a key derivation are of a reencryption.
+/// Those that open the volume: slots without key derivation belong to a reencryption.
 fn slots(json: &Json) -> Vec<KeySlot> {
     let slot = |(number, slot): (&String, &Slot)| {
         let kdf = slot.kdf.as_ref()?;

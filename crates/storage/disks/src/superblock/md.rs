@@ -8,7 +8,7 @@ use braid_pool::uuid::Uuid;
 use std::io;
 use std::path::Path;
 
-/// What it tells.
+/// What it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MdSuper {
     /// `1.2`, `1.1`, `1.0`, `0.90`.
@@ -19,13 +19,13 @@ pub struct MdSuper {
     pub name: String,
     /// Level and layout; `None` for those that Braid doesn't know.
     pub layout: Option<MdLayout>,
-    /// Members that the array wants.
+    /// Number of members of the complete array.
     pub raid_disks: u32,
     /// Stripe unit.
     pub chunk_bytes: u64,
-    /// What is used of each member.
+    /// Bytes used on each member.
     pub member_bytes: u64,
-    /// Counts the changes of the array's state; behind the others' in a member that missed some.
+    /// Counts changes of the array's state; lower than the others' on a member that missed some.
     pub events: u64,
     /// What this member is.
     pub role: Role,
@@ -38,11 +38,11 @@ pub struct MdSuper {
 /// Place of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Holds data, at this place.
+    /// Holds data, in this slot.
     Active(u32),
-    /// Is to hold data at this place, and so far holds a part of it.
+    /// Is being rebuilt in this slot, and so far holds a part of the data.
     Recovering(u32),
-    /// Waits for another to fail.
+    /// Waits for another member to fail.
     Spare,
     /// Was kicked out.
     Faulty,
@@ -59,7 +59,7 @@ const FAULTY: u16 = 0xfffe;
 const JOURNAL: u16 = 0xfffd;
 /// `mdp_superblock_1.feature_map`: a bitmap is present.
 const FEATURE_BITMAP: u32 = 1;
-/// A member that was still being filled.
+/// A member that was still being rebuilt.
 const FEATURE_RECOVERY_OFFSET: u32 = 1 << 1;
 /// `mdp_super_t.state`: a bitmap is present.
 const STATE_BITMAP_0: u32 = 1 << 8;
@@ -88,8 +88,8 @@ pub fn read(device: &Path, size_bytes: u64) -> io::Result<Option<MdSuper>> {
             "0.90" => parse_0_90(&bytes),
             _ => parse_1(&bytes, version),
         };
-        // A copy that lies elsewhere on this device belongs to a device inside of it, such as its
-        // last partition.
+        // A copy at another place of this device belongs to a device inside it, such as its last
+        // partition.
         if let Some((superblock, own_place)) = found
             && own_place.is_none_or(|own| own == place / SECTOR)
         {
@@ -99,7 +99,7 @@ pub fn read(device: &Path, size_bytes: u64) -> io::Result<Option<MdSuper>> {
     Ok(None)
 }
 
-/// Parses a page that may be one of any version, wherever it was found.
+/// Parses a page that may be of any version, wherever it was found.
 pub fn parse(bytes: &[u8]) -> Option<MdSuper> {
     let found = parse_1(bytes, "1.2").or_else(|| parse_0_90(bytes));
     found.map(|(superblock, _)| superblock)
@@ -148,7 +148,7 @@ fn parse_0_90(bytes: &[u8]) -> Option<(MdSuper, Option<u64>)> {
     let uuid = [word(5)?, word(13)?, word(14)?, word(15)?];
     let mut raw = [0; 16];
     for (place, value) in raw.chunks_exact_mut(4).zip(uuid) {
-        // mdadm and blkid write each word as a number; sysfs shows its bytes as they lie.
+        // mdadm and blkid write each word as a number; sysfs shows its bytes in memory order.
         place.copy_from_slice(&value.to_be_bytes());
     }
     // This member's descriptor: number, major, minor, raid_disk, state.
@@ -185,13 +185,13 @@ fn place_of_1_0(size_bytes: u64) -> Option<u64> {
     Some((sectors & !7) * SECTOR)
 }
 
-/// The last whole 64 KiB but one.
+/// The last whole 64 KiB block but one.
 fn place_of_0_90(size_bytes: u64) -> Option<u64> {
     const RESERVED: u64 = 64 << 10;
     (size_bytes & !(RESERVED - 1)).checked_sub(RESERVED)
 }
 
-/// The places are multiples of 4096 but where a device's size isn't.
+/// The offsets are multiples of 4096 unless the device's size isn't.
 fn read_page(device: &Path, place: u64) -> io::Result<Vec<u8>> {
     let start = place & !(LENGTH as u64 - 1);
     let mut bytes = read_at(device, start, 2 * LENGTH)?;

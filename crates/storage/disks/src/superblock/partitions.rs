@@ -1,6 +1,6 @@
-//! How many partitions a table names, whatever the kernel shows of them: a kernel without that kind
-//! of table shows none. GPT by the UEFI specification (5.3), the old table by its four entries at
-//! byte 446.
+//! The number of partitions in a table, whatever the kernel shows: a kernel without support for
+//! that table shows none. GPT by the UEFI specification (5.3), the MBR by its four entries at byte
+//! 446.
 
 use super::bytes::Block;
 use super::read_at;
@@ -9,18 +9,18 @@ use std::path::Path;
 
 const PAGE: u64 = 4096;
 const GPT: [u8; 8] = *b"EFI PART";
-/// An entry takes 128 bytes or a multiple, and there are 128 of them; larger tables are read in
-/// part.
+/// An entry takes 128 bytes or a multiple, and there are 128 of them; larger tables are read only
+/// in part.
 const LONGEST_TABLE: u64 = 1 << 20;
 const ENTRY_BYTES: std::ops::RangeInclusive<u32> = 128..=4096;
-/// Where the old table is, how long an entry, and where in it its kind is.
+/// The MBR's offset, its entries' length, and the offset of the type in an entry.
 const OLD_TABLE: usize = 446;
 const OLD_ENTRY: usize = 16;
 const OLD_KIND: usize = 4;
-/// The kind of the entry that guards a GPT.
+/// The type of the entry that protects a GPT.
 const GUARD: u8 = 0xee;
 
-/// Counts the partitions; `None` where there is no table of these two kinds.
+/// Counts the partitions; `None` if there is neither table.
 ///
 /// # Errors
 /// When the device can't be read.
@@ -28,7 +28,7 @@ pub fn count(device: &Path, size_bytes: u64, sector_bytes: u32) -> io::Result<Op
     count_by(size_bytes, sector_bytes, |at, length| read_at(device, at, length))
 }
 
-/// The same of a device that these bytes are all of.
+/// The same for a device given completely by these bytes.
 pub fn count_in(bytes: &[u8], sector_bytes: u32) -> Option<u32> {
     let part = |at: u64, length: usize| {
         let from = bytes.get(usize::try_from(at).ok()?..)?;
@@ -43,7 +43,7 @@ fn count_by(
     sector_bytes: u32,
     read_at: impl Fn(u64, usize) -> io::Result<Vec<u8>>,
 ) -> io::Result<Option<u32>> {
-    // As it must be read: from a page's begin to a page's end.
+    // As it must be read: page-aligned at both ends.
     let read = |at: u64, length: u64| -> io::Result<Vec<u8>> {
         let start = at / PAGE * PAGE;
         let before = (at - start) as usize;
@@ -83,7 +83,7 @@ fn gpt(
     }
     let bytes = (u64::from(count) * u64::from(length)).min(LONGEST_TABLE);
     let table = read(at.saturating_mul(sector), bytes)?;
-    // The kind of an unused one is zero.
+    // The type of an unused one is zero.
     let used =
         table.chunks(length as usize).filter(|entry| entry.iter().take(16).any(|byte| *byte != 0));
     Ok(Some(used.count() as u32))

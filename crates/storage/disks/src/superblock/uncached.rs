@@ -3,13 +3,13 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
-/// O_DIRECT wants memory, place and length at multiples of the logical sector, which is 512 or
+/// O_DIRECT needs memory, offset and length in multiples of the logical sector, which is 512 or
 /// 4096.
 const ALIGNED: usize = 4096;
 
 /// `length` bytes of a device from `offset`, both multiples of 4096, as they are on the disk now:
-/// md writes its superblocks past the page cache, so a cached one may be old. Fewer bytes where the
-/// device ends.
+/// md writes its superblocks past the page cache, so a cached one may be old. Fewer bytes at the
+/// device's end.
 ///
 /// # Errors
 /// When the device can't be opened or read.
@@ -18,7 +18,7 @@ pub fn read_at(device: &Path, offset: u64, length: usize) -> io::Result<Vec<u8>>
     let start = memory.as_ptr().align_offset(ALIGNED).min(ALIGNED);
     let window = memory.get_mut(start..start + length).unwrap_or_default();
     let read = match open(device, libc::O_DIRECT).and_then(|file| fill(&file, offset, window)) {
-        // Not every filesystem that a disk image lies on can do it.
+        // Not every filesystem with disk images supports it.
         Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
             fill(&open(device, 0)?, offset, window)?
         }

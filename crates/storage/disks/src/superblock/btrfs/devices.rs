@@ -1,5 +1,5 @@
-//! The devices that a btrfs has and its chunks' profiles, of its chunk tree: so what is missing,
-//! and what it was meant to be, is known before it is mounted. The format is that of the kernel's
+//! The devices of a btrfs and its chunks' profiles, from its chunk tree: so it is known before
+//! mounting what is missing, and what it was meant to be. The format is that of the kernel's
 //! include/uapi/linux/btrfs_tree.h.
 
 use super::super::bytes::Block;
@@ -20,21 +20,21 @@ pub struct DeviceItem {
     pub uuid: Uuid,
     /// Its size as btrfs uses it.
     pub total_bytes: u64,
-    /// What chunks occupy of it.
+    /// Bytes occupied by chunks.
     pub allocated_bytes: u64,
 }
 
-/// What the chunk tree tells.
+/// Contents of the chunk tree.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChunkTree {
     /// All devices, by number.
     pub devices: Vec<DeviceItem>,
-    /// What profiles the chunks have, each once; empty where the tree is larger than is read.
+    /// The chunks' profiles, each once; empty if the tree is larger than what is read.
     pub profiles: Vec<(Purpose, Profile)>,
 }
 
-/// Reads it from the members that are there, by devid; `None` when the tree can't be read that way
-/// (parity profiles, damage). `superblock` is the newest of them.
+/// Reads it from the members present, by devid; `None` when the tree can't be read that way (parity
+/// profiles, damage). `superblock` is the newest of them.
 pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<ChunkTree> {
     let block = Block(superblock);
     let tree = Tree {
@@ -45,7 +45,7 @@ pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<Chunk
     let root = block.u64(0x58)?;
     let mut devices = Vec::new();
     tree.walk(root, &mut MOST_NODES.clone(), &mut |item| {
-        // What comes behind the device items are chunks.
+        // After the device items come chunks.
         if item.object > DEV_ITEMS {
             return Some(Walk::Ends);
         }
@@ -66,7 +66,7 @@ pub fn read(superblock: &[u8], members: &BTreeMap<u64, PathBuf>) -> Option<Chunk
     Some(ChunkTree { devices, profiles })
 }
 
-/// Of a chunk's `type`; `None` of what there is no word for.
+/// From a chunk's `type`; `None` if it has no name here.
 fn profile_of(flags: u64) -> Option<(Purpose, Profile)> {
     const DATA: u64 = 1;
     const SYSTEM: u64 = 1 << 1;
@@ -99,10 +99,10 @@ pub fn superblock(device: &std::path::Path) -> Option<Vec<u8>> {
     read_at(device, AT, super::LENGTH).ok()
 }
 
-/// Sizes of a node that there can be.
+/// Possible node sizes.
 const NODES: std::ops::RangeInclusive<usize> = 4096..=65_536;
-/// Device items are at the tree's begin: for them this is more than enough. With 16 KiB a node it
-/// holds some 30,000 chunks, 30 TB of data.
+/// Device items are at the start of the tree: for them this is more than enough. With 16 KiB nodes
+/// it holds some 30,000 chunks, 30 TB of data.
 const MOST_NODES: u32 = 256;
 const HEADER: usize = 101;
 const KEY: usize = 17;
@@ -121,7 +121,7 @@ struct Tree<'a> {
     members: &'a BTreeMap<u64, PathBuf>,
 }
 
-/// A range of logical addresses and where it lies.
+/// A range of logical addresses and its place on devices.
 struct Chunk {
     start: u64,
     length: u64,
@@ -148,7 +148,7 @@ impl Item<'_> {
     }
 }
 
-/// Whether any more of the tree is wanted.
+/// Whether to continue through the tree.
 #[derive(PartialEq)]
 enum Walk {
     GoesOn,
@@ -156,7 +156,7 @@ enum Walk {
 }
 
 impl Tree<'_> {
-    /// Shows all items in their order, of so many nodes at most.
+    /// Visits all items in order, from a limited number of nodes.
     fn walk(
         &self,
         address: u64,
@@ -184,7 +184,7 @@ impl Tree<'_> {
         Some(Walk::GoesOn)
     }
 
-    /// The node at a logical address, of any copy that is there and is it.
+    /// The node at a logical address, from any copy that is present and valid.
     fn node(&self, address: u64) -> Option<Vec<u8>> {
         let chunk = self.chunks.iter().find(|chunk| chunk.holds(address))?;
         chunk.places(address)?.into_iter().find_map(|(devid, place)| {
