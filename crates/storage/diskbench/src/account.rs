@@ -9,7 +9,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The first of these users that there is.
+    /// The first of these users that exists.
     pub(crate) fn find(names: &[&str]) -> Option<Account> {
         let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
         names.iter().find_map(|name| passwd.lines().find_map(|line| parse(line, name)))

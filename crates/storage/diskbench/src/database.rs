@@ -20,7 +20,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A server begins and ends within this.
+/// A server starts and stops within this.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// A run of transactions ends within this.
 const LONGEST_RUN: Duration = Duration::from_secs(3600);
@@ -51,7 +51,7 @@ struct Commands {
     initialize: Vec<OsString>,
     /// The server itself, in the foreground.
     serve: Vec<OsString>,
-    /// The client; it reads the file of this name behind the last word.
+    /// The client; it reads the file whose name follows the last word.
     client: Vec<OsString>,
     /// How the client is told to read a file.
     read_file: fn(&Path) -> OsString,
@@ -61,7 +61,7 @@ impl Server {
     /// Both.
     pub const ALL: [Server; 2] = [Server::MariaDb, Server::PostgreSql];
 
-    /// The package that has it, as Debian calls it.
+    /// The package that contains it, by Debian's name.
     pub const fn package(self) -> &'static str {
         match self {
             Server::MariaDb => "mariadb-server",
@@ -98,13 +98,12 @@ impl fmt::Display for Server {
 }
 
 impl Running {
-    /// Starts one whose data is in a new folder in `folder`.
+    /// Starts one with its data in a new folder in `folder`.
     ///
-    /// # Errors
-    /// [`ToolError::Missing`] when it isn't installed; nothing was made then.
+    /// # Errors [`ToolError::Missing`] when it isn't installed; then nothing was made.
     pub fn start(server: Server, folder: &Path) -> Result<Running, BenchError> {
         let user = server.account()?;
-        // Checked first, so that nothing is made for a server that isn't there.
+        // Checked first, so that nothing is made for a server that isn't installed.
         server.commands(folder, folder, &user)?;
         let make = |at: &Path| {
             let made = remains::folder_in(at).and_then(|made| {
@@ -137,7 +136,8 @@ impl Running {
         Ok(running)
     }
 
-    /// Runs so many transactions, one after the other as one client does; how long they took.
+    /// Runs this many transactions, one after the other like one client; returns how long they
+    /// took.
     ///
     /// # Errors
     /// When the transactions can't be written to a file, or the server's client can't be run,
@@ -149,7 +149,7 @@ impl Running {
         Ok(begun.elapsed())
     }
 
-    /// What is in the table now: rows, sum of balances. To see that the transactions were made.
+    /// The table's contents: rows, sum of balances. To check that the transactions were made.
     ///
     /// # Errors
     /// As [`Running::transact`]; [`BenchError::Failed`] when the answer isn't two numbers.
@@ -207,7 +207,7 @@ impl Running {
         run(&words, limit)
     }
 
-    /// SIGTERM lets both write what they hold and end.
+    /// On SIGTERM both write what they hold and exit.
     fn end(&mut self) {
         let pid = self.child.id().to_string();
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -236,12 +236,12 @@ fn as_user(user: &Account, words: &[OsString]) -> Vec<OsString> {
         "--clear-groups".into(),
     ];
     let mut all: Vec<OsString> = vec![lifeline::PROGRAM.into()];
-    // Both then end at once, and so without their bench.
+    // Then both end at once, also if their bench has died.
     all.extend(lifeline::arguments("QUIT", &privileges, words));
     all
 }
 
-/// A program of a server: from PATH, or where its package hides it.
+/// A server's program: from PATH, or from where its package hides it.
 fn program(names: &[&str], folders: &[PathBuf]) -> Result<OsString, BenchError> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let usual = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"].map(PathBuf::from);

@@ -14,7 +14,7 @@ pub enum BenchError {
     Failed {
         /// Which.
         program: String,
-        /// The end of what it said.
+        /// The end of its output.
         said: String,
     },
     /// fio's answer isn't what fio 3 answers.
@@ -38,7 +38,7 @@ pub enum BenchError {
         /// Why.
         error: std::io::Error,
     },
-    /// The pool couldn't be made; what there was of it is gone again.
+    /// The pool couldn't be made; what there was of it is removed.
     #[error(transparent)]
     NotMade(RunError),
     /// The pool couldn't be taken down.
@@ -53,13 +53,13 @@ pub enum BenchError {
 }
 
 impl BenchError {
-    /// For `map_err`: what was done when the system failed.
+    /// For `map_err`: what was being done when the system failed.
     pub(crate) fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> BenchError {
         let what = what.into();
         move |error| BenchError::Io { what, error }
     }
 
-    /// A program that ended with an error, and the end of what it said.
+    /// A program that ended with an error, and the end of its output.
     pub(crate) fn failed(program: &str, said: &str) -> BenchError {
         let said = said.trim();
         let from = said.char_indices().rev().nth(400).map_or(0, |(at, _)| at);

@@ -10,7 +10,7 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// Opening, laying out and the last fsync may take so much longer than the time asked for.
+/// How much longer than the requested time opening, laying out and the last fsync may take.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The shell's status when there is no such program.
 const NOT_FOUND: i32 = 127;
@@ -22,7 +22,7 @@ const FILE_NAMES: &str = "--filename_format=braid-bench.$jobnum";
 pub enum Target<'a> {
     /// Files of its own in this folder.
     Folder(&'a Path),
-    /// A whole device; it loses what it carries when it is written to.
+    /// A whole device; writing destroys what it carries.
     Device(&'a str),
 }
 
@@ -35,8 +35,8 @@ pub struct Extent {
     pub programs: usize,
 }
 
-/// Does `workload` for `time`, or until all is read: every write with random bytes of its own
-/// (`refill_buffers`), each time at other places.
+/// Runs `workload` for `time`, or until everything is read: every write has random bytes of its own
+/// (`refill_buffers`), and goes to different places each time.
 ///
 /// # Errors
 /// [`BenchError::Tool`] when fio isn't installed or doesn't end in time, [`BenchError::Failed`]
@@ -92,7 +92,7 @@ fn common(target: Target<'_>, extent: Extent) -> Vec<String> {
     options
 }
 
-/// fio takes several paths with colons between them.
+/// fio takes several colon-separated paths.
 fn escaped(path: &str) -> String {
     path.replace(':', "\\:")
 }
@@ -100,7 +100,7 @@ fn escaped(path: &str) -> String {
 fn ask(options: &[String], limit: Duration) -> Result<FioAnswer, BenchError> {
     let command: Vec<OsString> =
         std::iter::once("fio".into()).chain(options.iter().map(OsString::from)).collect();
-    // SIGTERM lets it end its programs, should this process be killed.
+    // On SIGTERM it ends its programs, in case this process is killed.
     let words = lifeline::arguments("TERM", &[], &command);
     // All of it was text.
     let words: Vec<&str> = words.iter().filter_map(|word| word.to_str()).collect();

@@ -34,7 +34,7 @@ pub struct FsyncTimes {
     pub count: u64,
     /// On average.
     pub mean_seconds: f64,
-    /// 99 of 100 took no longer; `None` where fio doesn't tell.
+    /// 99 of 100 took no longer; `None` if fio doesn't report it.
     pub p99_seconds: Option<f64>,
 }
 
@@ -62,7 +62,7 @@ impl FioAnswer {
         let from = text.find('{').ok_or_else(|| wrong("there is no JSON in it".to_owned()))?;
         let found: Json =
             serde_json::from_str(&text[from..]).map_err(|error| wrong(error.to_string()))?;
-        // Before version 3 the same words counted in other units.
+        // Before version 3 the same names had other units.
         let major =
             found.version.strip_prefix("fio-").and_then(|version| version.split('.').next());
         if major.and_then(|major| major.parse::<u32>().ok()).is_none_or(|major| major < 3) {
@@ -109,7 +109,7 @@ struct JsonTransfer {
 
 impl JsonTransfer {
     fn transfer(&self) -> Transfer {
-        // What took less than a millisecond took one.
+        // Less than a millisecond counts as one.
         let at_least = u64::from(self.io_bytes > 0);
         let seconds = self.runtime.max(at_least) as f64 / 1e3;
         Transfer { bytes: self.io_bytes, requests: self.total_ios, seconds }

@@ -1,5 +1,5 @@
 //! Measures pools: fio and databases on the layouts themselves, which disks the kernel used
-//! meanwhile, and the model's figure beside each one measured.
+//! meanwhile, and the model's figure beside each measured one.
 
 #![forbid(unsafe_code)]
 

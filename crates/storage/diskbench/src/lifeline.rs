@@ -5,12 +5,12 @@ use std::ffi::OsString;
 /// The program that runs the others.
 pub(crate) const PROGRAM: &str = "setpriv";
 
-/// Started by a bench that was killed before the kernel knew of the wish, a program would stay: it
-/// begins only while its parent is the bench.
+/// If the bench were killed before the kernel registered the request, a program would stay: it
+/// starts only while its parent is the bench.
 const ONLY_WHILE_IT_LIVES: &str = "[ \"$PPID\" = \"$0\" ] && exec \"$@\"";
 
-/// The arguments of [`PROGRAM`] by which `command` gets `signal` when this process ends. The
-/// process is the command's in the end: each program on the way becomes the next.
+/// The arguments of [`PROGRAM`] that make `command` get `signal` when this process ends. The
+/// process finally is the command itself: each program on the way execs the next.
 pub(crate) fn arguments(
     signal: &str,
     privileges: &[OsString],

@@ -19,14 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Room that all files together may take of what is free.
+/// Share of the free space that all files together may take.
 const SHARE_OF_FREE: f64 = 0.6;
 /// Smaller files say nothing.
 const SMALLEST: u64 = 16 << 20;
 /// Larger ones take long to write and say no more.
 const LARGEST: u64 = 4 << 30;
 
-/// How it is measured.
+/// How to measure.
 #[derive(Clone, Debug)]
 pub struct Method {
     /// What.
@@ -35,7 +35,7 @@ pub struct Method {
     pub runs: u32,
     /// How long a run of fio takes.
     pub time: Duration,
-    /// Size of each program's file; what fits, up to 4 GiB, if not said.
+    /// Size of each program's file; if not given, what fits, up to 4 GiB.
     pub size: Option<ByteSize>,
     /// Transactions of a run of a database.
     pub transactions: u32,
@@ -50,7 +50,7 @@ pub struct TestFolder {
     pub disks: Vec<String>,
 }
 
-/// What one thing came to.
+/// The result for one thing.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measurement {
     /// What was measured.
@@ -61,7 +61,7 @@ pub struct Measurement {
     pub runs: Vec<Run>,
     /// Their middle and spread.
     pub figure: Statistic,
-    /// What the model says, where it says something.
+    /// The model's figure, if it has one.
     pub model: Option<f64>,
 }
 
@@ -86,7 +86,7 @@ pub struct Run {
     pub disks: Vec<Moved>,
 }
 
-/// What came out at a place.
+/// The results at a place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Findings {
     /// In the order of measuring.
@@ -95,9 +95,9 @@ pub struct Findings {
     pub skipped: Vec<String>,
 }
 
-/// Who is told what is being done, and who may stop it.
+/// Whom to tell what is being done, and who may stop it.
 pub struct Watcher<'a> {
-    /// Told before each run.
+    /// Called before each run.
     pub tell: &'a mut dyn FnMut(&str),
     /// Set when the user wants to stop.
     pub stop: &'a AtomicBool,
@@ -143,9 +143,8 @@ impl Measurement {
 
 /// Measures at a place.
 ///
-/// # Errors
-/// Those of [`files`], and what goes wrong with a database server. One that isn't installed is no
-/// error: it is in [`Findings::skipped`].
+/// # Errors Those of [`files`], and what goes wrong with a database server. One that isn't
+/// installed isn't an error: it is in [`Findings::skipped`].
 pub fn place(
     place: &TestFolder,
     method: &Method,
@@ -188,17 +187,17 @@ pub fn files(
         let once = || files_once(*workload, target, extent, method.time, place);
         found.extend(repeat(*workload, method.runs, watcher, once)?);
     }
-    // Their room is the databases', too.
+    // The databases need their space, too.
     folder.close().map_err(BenchError::io("removing the benchmark's files"))?;
     Ok(found)
 }
 
-/// What is measured of a disk alone. Flash reads faster what was never written, so it is written
+/// What is measured for a disk alone. Flash reads unwritten blocks faster, so they are written
 /// first.
 pub const ALONE: [Workload; 4] =
     [Workload::WriteOne, Workload::ReadOne, Workload::RandomRead, Workload::RandomWrite];
 
-/// What a disk does alone. It loses what it carries.
+/// Measures a disk alone. This destroys what it carries.
 ///
 /// # Errors
 /// Those of [`fio::run`], [`BenchError::Unreadable`] when nothing was measured,
@@ -263,7 +262,7 @@ fn files_once(
     Ok(Run { figure, p99_seconds, disks })
 }
 
-/// What was written before is on the disks, so it isn't counted as this run's.
+/// Earlier writes are on the disks first, so they aren't counted in this run.
 fn settle(target: Target<'_>) -> Result<(), BenchError> {
     let at = match target {
         Target::Folder(folder) => folder,
@@ -341,7 +340,7 @@ fn file_size(
         let needed = (needed as f64 / SHARE_OF_FREE) as u64 * programs as u64;
         return Err(BenchError::NoRoom { folder, free, needed });
     }
-    // Whole pieces of a reader.
+    // A whole number of a reader's blocks.
     let size = wanted.map_or(fits.min(LARGEST), |size| size.bytes()) >> 22 << 22;
     Ok(ByteSize::from_bytes(size.max(4 << 20)))
 }

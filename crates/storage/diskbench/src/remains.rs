@@ -1,5 +1,5 @@
-//! Files of benches: in folders that have the process in their names, so that those of a dead one
-//! are known.
+//! Files of benches: in folders with the process id in their names, so that a dead one's are
+//! recognised.
 
 use crate::error::BenchError;
 use std::fs;
@@ -16,7 +16,7 @@ pub(crate) fn folder_in(folder: &Path) -> io::Result<TempDir> {
     tempfile::Builder::new().prefix(&prefix).tempdir_in(folder)
 }
 
-/// Removes what benches left in `folder` whose process is one of those meant.
+/// Removes what benches left in `folder` if `meant` accepts their process id.
 ///
 /// # Errors
 /// The folder can't be read, or something in it can't be removed.

@@ -51,7 +51,7 @@ pub struct DiskReport {
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct LayoutReport {
-    /// Which; `None` for one that has no name here.
+    /// Which one; `None` if it has no name here.
     pub layout: Option<Layout>,
     /// The pool, if it was there before.
     pub pool: Option<String>,

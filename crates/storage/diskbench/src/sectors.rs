@@ -1,10 +1,10 @@
-//! What each disk was asked for, as the kernel counts it (Documentation/admin-guide/iostats.rst).
+//! What each disk transferred, as the kernel counts it (Documentation/admin-guide/iostats.rst).
 
 use braid_disks::HostRoot;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
-/// The kernel counts in these, whatever the disk has.
+/// The kernel counts in these, whatever the disk's sector size.
 const SECTOR: u64 = 512;
 
 /// Bytes that a disk has moved.

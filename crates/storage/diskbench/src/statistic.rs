@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The middle of some runs, and how far they lie apart.
+/// The median of some runs, and their spread.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Statistic {
     /// The middle one; of an even number, the mean of the two in the middle.

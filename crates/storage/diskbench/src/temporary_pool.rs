@@ -1,4 +1,4 @@
-//! A pool that is made to be measured and then taken down, by the planner and the runner as any
+//! A pool that is made to be measured and then taken down, by the planner and the runner like any
 //! other.
 //!
 //! Its journal stays unfinished until it is gone: whatever happens meanwhile, `braid pool abandon`
@@ -20,8 +20,8 @@ use std::time::Duration;
 
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// The plan of a pool that isn't there any more after the next boot: `create`'s, without what would
-/// make it stay.
+/// The plan for a pool that doesn't survive the next boot: `create`'s, without the steps that make
+/// it permanent.
 ///
 /// # Errors
 /// As [`planner::create`].
@@ -91,7 +91,7 @@ impl TemporaryPool {
         // Also when the user has just stopped the rest.
         let mut host = self.host(Arc::default());
         let remains = braid_runner::abandon(&mut self.journal, &mut host, tell);
-        // Only what was erased before stays as it is: nothing.
+        // Only erasures remain, and they leave nothing behind.
         remains.map(drop).map_err(BenchError::NotTakenDown)
     }
 
@@ -114,7 +114,7 @@ fn wait_until_quiet(new: &NewPool, stop: &AtomicBool) {
     }
 }
 
-/// A journal that doesn't end with the plan's last step, since what is made is to be undone.
+/// A journal that doesn't end with the plan's last step, since what was made is to be undone.
 struct NeverFinished<'a>(&'a mut PlanJournal);
 
 impl Log for NeverFinished<'_> {

@@ -38,18 +38,18 @@ pub enum Unit {
     Seconds,
 }
 
-/// What `cp` and the like ask for. How much the kernel reads ahead of that is its choice, and the
-/// layout's.
+/// What `cp` and the like request. How far the kernel reads ahead of that depends on it and the
+/// layout.
 const READ: &str = "1M";
-/// A writer doesn't wait for its data, so several pieces are under way.
+/// A writer doesn't wait for its data, so several blocks are in flight.
 const WRITE: &str = "1M";
 const WRITES: u32 = 4;
-/// Requests at a time at random places: as many as SATA's queue holds.
+/// Concurrent random requests: as many as SATA's queue holds.
 const MANY: u32 = 32;
 
 impl Workload {
-    /// Those of a profile, in the order in which they are measured: what reads comes first, while
-    /// the files are as they were written.
+    /// Those of a profile, in the order in which they are measured: reads come first, while the
+    /// files are as they were written.
     pub const fn of(profile: Profile) -> &'static [Workload] {
         match profile {
             Profile::Sequential => {
@@ -76,7 +76,7 @@ impl Workload {
         matches!(self, Workload::ReadOne | Workload::ReadMany | Workload::RandomRead)
     }
 
-    /// How many programs do it at the same time on so many disks.
+    /// How many programs do it at the same time on this many disks.
     pub fn programs(self, disks: usize) -> usize {
         match self {
             Workload::ReadMany | Workload::WriteMany => disks.max(2),
@@ -84,7 +84,7 @@ impl Workload {
         }
     }
 
-    /// fio's options of it.
+    /// fio's options for it.
     pub(crate) fn options(self) -> Vec<String> {
         let (kind, piece, depth, engine) = match self {
             Workload::ReadOne | Workload::ReadMany => ("read", READ, 1, "psync"),
@@ -107,7 +107,7 @@ impl Workload {
             Workload::ReadOne | Workload::ReadMany => {
                 options.extend(["--direct=0", "--invalidate=1"].map(str::to_owned));
             }
-            // What still is in a cache at the end counts too.
+            // What is still in a cache at the end counts too.
             _ if !self.reads() => options.push("--end_fsync=1".to_owned()),
             _ => {}
         }

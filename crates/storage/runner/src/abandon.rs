@@ -1,4 +1,4 @@
-//! Takes back what an interrupted plan did, the last step first.
+//! Undoes what an interrupted plan did, last step first.
 
 use crate::action::{Happening, RunError, unmet, wake};
 use crate::journal::{Event, Log, StepState};
@@ -7,7 +7,7 @@ use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Condition, Plan, Step, Undo};
 use braid_pool::uuid::Uuid;
 
-/// A step that was done and stays.
+/// A step that was done and isn't undone.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Remains {
     /// What it did.
@@ -16,12 +16,11 @@ pub struct Remains {
     pub why: String,
 }
 
-/// Undoes the steps that were begun. One that can't be undone ends that: those before it stay
-/// too, since it rests on them. Returns what stays, in the plan's order.
+/// Undoes the steps that were begun. It stops at one that can't be undone: those before it stay
+/// too, since it depends on them. Returns what stays, in the plan's order.
 ///
-/// # Errors
-/// [`RunError::System`] when the host fails, can't be asked, or the user stops it;
-/// [`RunError::Journal`] when the journal can't be written. It can be called again then.
+/// # Errors [`RunError::System`] when the host fails, can't be asked, or the user stops it;
+/// [`RunError::Journal`] when the journal can't be written. Then it can be called again.
 pub fn abandon(
     log: &mut dyn Log,
     system: &mut dyn System,
@@ -66,8 +65,7 @@ pub fn abandon(
 }
 
 /// Whether the step, which was never begun, would mount what this plan made, and that is mounted:
-/// then a boot did it, by the line that is in fstab already, and what is to be taken away would be
-/// in use.
+/// then a boot did it, from the line already in fstab, and what is to be removed would be in use.
 fn mounted_by_boot(system: &mut dyn System, plan: &Plan, step: &Step) -> Result<bool, RunError> {
     let mounts = |conditions: &[Condition], of: Uuid| {
         conditions.iter().any(|each| matches!(each, Condition::Mounted { uuid, .. } if *uuid == of))
@@ -79,14 +77,14 @@ fn mounted_by_boot(system: &mut dyn System, plan: &Plan, step: &Step) -> Result<
 }
 
 /// Whether the step, which was never begun, would open a volume that this plan made, and that is
-/// open: by a boot, or since it was woken to be undone.
+/// open: by a boot, or because it was woken to be undone.
 fn opened(system: &mut dyn System, step: &Step) -> Result<bool, RunError> {
     let opens = matches!(step.after.as_slice(), [Condition::Open { .. }]);
     Ok(opens && unmet(system, step, &step.after, &LeftBehind::Nothing)?.is_none())
 }
 
-/// Whether the kernel was still at the step and could be stopped: then it is as good as undone,
-/// also where it couldn't be undone once it had ended.
+/// Whether the kernel was still busy with the step and could be stopped: then the step counts as
+/// undone, even if it couldn't be undone after its end.
 fn cancelled(system: &mut dyn System, step: &Step, state: StepState) -> Result<bool, RunError> {
     if !matches!(state, StepState::Begun | StepState::Undoing) {
         return Ok(false);
@@ -109,13 +107,13 @@ fn why_it_stays(
     if let Undo::Never(why) = &step.undo {
         return Ok((!untouched(system, step, state)?).then(|| why.clone()));
     }
-    // A disk that was claimed is written to once more: it must be that disk, with our things on it.
+    // A claimed disk is written to once more: it must be that disk, with our data on it.
     let ours = LeftBehind::InUse(made_by(step));
     Ok(unmet(system, step, &claims(step), &ours)?.map(|(_, instead)| instead))
 }
 
-/// Whether the step was killed before it wrote anything: the disks that it claims still carry
-/// what they did, which must not be taken for ours.
+/// Whether the step was killed before it wrote anything: the disks that it claims still carry their
+/// former contents, which must not be taken for ours.
 fn untouched(system: &mut dyn System, step: &Step, state: StepState) -> Result<bool, RunError> {
     let claims = claims(step);
     Ok(state == StepState::Begun

@@ -1,22 +1,22 @@
-//! One action or look at the host, and what comes of it.
+//! One action on the host or look at it, and the result.
 
 use crate::journal::JournalError;
 use crate::progress::Progress;
 use crate::system::{Answer, LeftBehind, System, SystemError, Waking};
 use braid_pool::step::{Action, Condition, Plan, Step};
 
-/// What is told to the user meanwhile.
+/// What is reported to the user meanwhile.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Happening<'a> {
     /// The step is being performed or undone.
     Begun(&'a Step),
-    /// How far it is.
+    /// Its progress.
     Goes(&'a Step, Progress),
     /// It is done, or undone.
     Done(&'a Step),
     /// It was so already.
     Kept(&'a Step),
-    /// It couldn't be done, and the plan goes on without it.
+    /// It couldn't be done, and the plan continues without it.
     PassedOver {
         /// The step.
         step: &'a Step,
@@ -30,7 +30,7 @@ pub enum Happening<'a> {
 /// Why a plan stopped. What was done until then is in its journal.
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// Something isn't as the step needs it; nothing of the step was done.
+    /// Something isn't as the step needs it; no part of the step was done.
     #[error("{step}: not done, since this must hold: {needs}; but {instead}")]
     Unmet {
         /// The step.
@@ -40,7 +40,7 @@ pub enum RunError {
         /// What is the case.
         instead: String,
     },
-    /// The step was performed and yet isn't done.
+    /// The step was performed but had no effect.
     #[error("{step}: was performed, but this doesn't hold: {needs}; {instead}")]
     Ineffective {
         /// The step.
@@ -58,7 +58,7 @@ pub enum RunError {
         /// What it said.
         error: SystemError,
     },
-    /// The plan is being undone, so it can't go on.
+    /// The plan is being undone, so it can't continue.
     #[error(
         "\"{title}\" is being abandoned and can't go on: `braid pool abandon {pool}` ends that"
     )]
@@ -80,7 +80,7 @@ impl RunError {
     }
 }
 
-/// Tells the host that a plan goes on or is undone.
+/// Tells the host that a plan is continued or undone.
 pub(crate) fn wake(system: &mut dyn System, plan: &Plan, waking: Waking) -> Result<(), RunError> {
     system.wake(plan, waking).map_err(|error| RunError::System { step: plan.title.clone(), error })
 }

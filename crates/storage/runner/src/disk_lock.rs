@@ -1,4 +1,4 @@
-//! One change at a time of each disk, whatever pools are called: two mkfs at once destroy each
+//! One change at a time for each disk, whatever the pools' names: two mkfs at once destroy each
 //! other's work.
 //!
 //! The locks are files in `/run`, not locks on the devices: udev doesn't look at a device that is
@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Gone with the next boot, as device numbers are.
+/// Gone at the next boot, like device numbers.
 const FOLDER: &str = "/run/braid/disks";
 
 /// Disks that no other process changes until this is dropped.
@@ -26,7 +26,7 @@ pub enum DiskLockError {
         /// Its path.
         disk: String,
     },
-    /// The system said no.
+    /// The system refused.
     #[error("{}: {error}", path.display())]
     Io {
         /// The file or folder.
@@ -37,9 +37,9 @@ pub enum DiskLockError {
 }
 
 impl DiskLocks {
-    /// Locks these disks and partitions, without waiting. A partition also keeps others from its
-    /// whole disk, but not from the other partitions. Those that aren't there are passed over:
-    /// nobody can change them.
+    /// Locks these disks and partitions, without waiting. Locking a partition also keeps others
+    /// from its whole disk, but not from the other partitions. Missing disks are skipped: nobody
+    /// can change them.
     ///
     /// # Errors
     /// When another process has one of them, or the locks' files can't be made.
@@ -67,7 +67,7 @@ fn device_number(path: &str) -> Option<String> {
     Some(format!("{}:{}", libc::major(number), libc::minor(number)))
 }
 
-/// Of a partition.
+/// For a partition.
 fn whole_disk(device: &str) -> Option<String> {
     let sysfs = Path::new("/sys/dev/block").join(device);
     if !sysfs.join("partition").exists() {

@@ -25,11 +25,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How often, and how far apart, the host is asked again until it shows what was done.
+/// How often, and at what interval, the host is asked again until it shows what was done.
 const SETTLE: Duration = Duration::from_millis(200);
 const SETTLE_TRIES: u32 = 25;
 
-/// How long one look at all disks and pools serves further conditions.
+/// How long one observation of all disks and pools is reused for further conditions.
 const FRESH: Duration = Duration::from_millis(500);
 
 /// The host that this process runs on.
@@ -42,7 +42,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// `outputs`: the file to which what commands say is appended. `stop`: set from elsewhere
+    /// `outputs`: the file to which commands' output is appended. `stop`: set from elsewhere
     /// (Ctrl-C) when the user wants to stop.
     pub fn new(config: ConfigRoot, outputs: PathBuf, stop: Arc<AtomicBool>) -> Host {
         Host { config, outputs, stop, seen: None }
@@ -59,8 +59,8 @@ impl Host {
         &self.seen.insert(seen.unwrap_or_else(look)).1
     }
 
-    /// What stands against the plan before anything is shown or done: what must hold of the mount
-    /// points that it makes.
+    /// What prevents the plan before anything is shown or done: the conditions on the mount points
+    /// that it makes.
     ///
     /// # Errors
     /// When it can't be found out.

@@ -1,8 +1,8 @@
-//! The journal: what is planned and how far it is, on disk before it happens.
+//! The journal: the plan and its progress, on disk before it happens.
 //!
-//! One JSON object a line in an append-only file; every line is on the disk (`fdatasync`) before
-//! the next thing is done. A pool has at most one unfinished journal, and whoever works on it
-//! holds the pool's lock, and those of the disks that the plan claims.
+//! One JSON object per line in an append-only file; every line is on disk (`fdatasync`) before the
+//! next action. A pool has at most one unfinished journal, and whoever works on it holds the locks
+//! of the pool and of the disks that the plan claims.
 
 mod event;
 mod record;
@@ -21,7 +21,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Where journals are, unless told otherwise.
 pub const DEFAULT_STATE_DIR: &str = "/var/lib/braid/pools";
 
-/// Finished journals kept for each pool, for people to read.
+/// Number of finished journals kept for each pool, for people to read.
 const KEPT: usize = 20;
 
 /// The folder that holds a folder for each pool.
@@ -41,9 +41,9 @@ pub struct PlanJournal {
 
 /// What the runner needs of a journal.
 pub trait Log {
-    /// The plan and how far it is.
+    /// The plan and its progress.
     fn record(&self) -> &Record;
-    /// Whether an earlier run wrote some of it: the host may have been started anew since.
+    /// Whether an earlier run wrote some of it: the host may have rebooted since.
     fn is_of_earlier_run(&self) -> bool {
         self.record().steps.iter().any(|state| *state != StepState::Untouched)
     }
@@ -102,7 +102,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// That this plan of the pool was interrupted.
+    /// The error that this plan of the pool was interrupted.
     pub fn unfinished(pool: &str, record: &Record) -> JournalError {
         JournalError::Unfinished {
             pool: pool.to_owned(),
@@ -114,7 +114,7 @@ impl JournalError {
 }
 
 impl StateDir {
-    /// This folder; it is made when a journal is begun.
+    /// This folder, which is created when a journal is begun.
     pub fn new(folder: impl Into<PathBuf>) -> StateDir {
         StateDir(folder.into())
     }
@@ -122,11 +122,10 @@ impl StateDir {
     /// Begins a journal: the plan is on disk when this returns. Refused while another one of the
     /// pool is unfinished, or another process changes a disk that the plan claims.
     ///
-    /// # Errors
-    /// [`JournalError::Unfinished`], [`JournalError::Busy`] when another process is at work on
-    /// the pool, [`JournalError::Disk`] when one is on a disk of the plan,
-    /// [`JournalError::Name`], [`JournalError::Record`] when the journal that is there can't be
-    /// read, or [`JournalError::Io`].
+    /// # Errors [`JournalError::Unfinished`], [`JournalError::Busy`] when another process works on
+    /// the pool, [`JournalError::Disk`] when one works on a disk of the plan,
+    /// [`JournalError::Name`], [`JournalError::Record`] when the existing journal can't be read, or
+    /// [`JournalError::Io`].
     pub fn begin(&self, pool: &str, plan: Plan) -> Result<PlanJournal, JournalError> {
         let folder = self.folder(pool)?;
         make_folders(&folder)?;
@@ -143,11 +142,10 @@ impl StateDir {
         Ok(PlanJournal { folder, file, record, is_reopened: false, _lock: lock, _disks: disks })
     }
 
-    /// Takes up the pool's unfinished journal.
+    /// Reopens the pool's unfinished journal.
     ///
-    /// # Errors
-    /// [`JournalError::NothingUnfinished`], [`JournalError::Busy`] when another process is at
-    /// work on the pool, [`JournalError::Disk`] when one is on a disk of the plan,
+    /// # Errors [`JournalError::NothingUnfinished`], [`JournalError::Busy`] when another process
+    /// works on the pool, [`JournalError::Disk`] when one works on a disk of the plan,
     /// [`JournalError::Name`], [`JournalError::Record`] when the journal can't be read, or
     /// [`JournalError::Io`].
     pub fn reopen(&self, pool: &str) -> Result<PlanJournal, JournalError> {
@@ -181,7 +179,7 @@ impl StateDir {
         self.0.join(".headers")
     }
 
-    /// The pools with an unfinished plan, and how far it is. Takes no lock.
+    /// The pools with an unfinished plan, and its progress. Takes no lock.
     ///
     /// # Errors
     /// [`JournalError::Io`] when the folders or a journal can't be read, [`JournalError::Record`]
@@ -227,7 +225,7 @@ impl Log for PlanJournal {
         &self.record
     }
 
-    /// Also where nothing was begun yet.
+    /// Also if nothing was begun yet.
     fn is_of_earlier_run(&self) -> bool {
         self.is_reopened
     }
@@ -245,7 +243,7 @@ impl Log for PlanJournal {
 }
 
 impl PlanJournal {
-    /// The pool's folder: what commands say is kept beside the journal.
+    /// The pool's folder: commands' output is kept beside the journal.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
@@ -276,7 +274,7 @@ const ENDED: &str = "ended.jsonl";
 
 pub(crate) fn bytes_of(event: Event) -> Vec<u8> {
     let line = Line { at: now(), event };
-    // A journal's types are plain data with string keys: JSON can always say them.
+    // A journal's types are plain data with string keys, which JSON can always represent.
     let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
     bytes.push(b'\n');
     bytes
@@ -316,7 +314,7 @@ fn lock_disks(plan: &Plan) -> Result<DiskLocks, JournalError> {
     Ok(DiskLocks::take(plan.claims.iter().map(Claim::path))?)
 }
 
-/// Makes the folder and all above it, each on disk in the folder above.
+/// Creates the folder and all above it, each synced to disk in its parent.
 fn make_folders(folder: &Path) -> Result<(), JournalError> {
     fs::create_dir_all(folder).map_err(at(folder))?;
     for made in folder.ancestors().skip(1).take(2) {

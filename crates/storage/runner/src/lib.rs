@@ -1,4 +1,4 @@
-//! Carries out plans: step by step, with a journal, so that an interrupted one goes on or is
+//! Executes plans step by step, with a journal, so that an interrupted one can be resumed or
 //! undone.
 
 mod abandon;

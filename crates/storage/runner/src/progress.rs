@@ -1,27 +1,27 @@
-//! How far a long operation is, and when it may be ready.
+//! Progress of a long operation, and when it may be done.
 
 use std::time::Duration;
 
-/// What is told while a step takes long.
+/// What is reported during a long step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Progress {
-    /// What is going on, such as `balance` or `reshape`.
+    /// What is running, such as `balance` or `reshape`.
     pub doing: String,
-    /// How much of it is done, 0 to 1, where that is known.
+    /// How much of it is done, 0 to 1, if known.
     pub share: Option<f64>,
-    /// How long it may still take, where that can be said.
+    /// How long it may still take, if known.
     pub left: Option<Duration>,
 }
 
-/// Guesses the end of an operation from how fast it went since it was first looked at.
+/// Estimates the end of an operation from its speed since it was first seen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Eta {
     first: Option<(Duration, f64)>,
 }
 
 impl Eta {
-    /// Takes what share is done at `now` (time since any fixed moment); says how long the rest may
-    /// take. Nothing as long as nothing moved.
+    /// Takes the share done at `now` (time since any fixed moment); returns how long the rest may
+    /// take, `None` as long as nothing moved.
     pub fn left(&mut self, now: Duration, share: f64) -> Option<Duration> {
         let (start, at_start) = *self.first.get_or_insert((now, share));
         let (took, gained) = (now.saturating_sub(start), share - at_start);

@@ -1,4 +1,4 @@
-//! Carries a plan out, from where its journal stands to its end.
+//! Executes a plan, from where its journal stands to its end.
 
 use crate::action::{Happening, RunError, follow, perform, unmet, wake};
 use crate::journal::{Event, Log, StepState};
@@ -6,13 +6,12 @@ use crate::system::{LeftBehind, System, Waking};
 use crate::undo::{claims, made_by, undo};
 use braid_pool::step::{Action, Condition, Plan, Step, Undo};
 
-/// Performs the plan's steps one by one, each of which is in the journal before it is begun and
-/// when it is done. What is done already, by an earlier run or by somebody else, is left alone. A
-/// step that the plan says is dispensable is passed over when it can't be done.
+/// Performs the plan's steps one by one, with a journal entry before each is begun and when it is
+/// done. What is already done, by an earlier run or by somebody else, is left alone. A step that
+/// the plan calls dispensable is skipped when it can't be done.
 ///
-/// # Errors
-/// [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs it;
-/// [`RunError::Ineffective`] when a step or the whole plan was performed and yet isn't done;
+/// # Errors [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs
+/// it; [`RunError::Ineffective`] when a step or the whole plan was performed without effect;
 /// [`RunError::System`] when the host fails or the user stops it; [`RunError::Journal`] when the
 /// journal can't be written.
 pub fn run(
@@ -53,7 +52,7 @@ pub fn run(
     Ok(log.write(Event::Finished)?)
 }
 
-/// What must hold of all steps together.
+/// What must hold for all steps together.
 fn check_account(log: &mut dyn Log, system: &mut dyn System, plan: &Plan) -> Result<(), RunError> {
     let Some(last) = plan.steps.last() else { return Ok(()) };
     let Some((needs, instead)) = unmet(system, last, &plan.after, &LeftBehind::Nothing)? else {
@@ -79,7 +78,7 @@ fn advance(
     let mut reached = done(system)?;
     if begun && !reached {
         let followed = follow(system, tell, step)?;
-        // It may also have ended since the last look, after it could no longer be followed.
+        // It may also have ended since the last check, when it could no longer be followed.
         reached = (followed && step.after.is_empty()) || done(system)?;
         let mut tries = 0;
         while followed && !reached && system.settle(tries) {
@@ -115,8 +114,8 @@ fn advance(
     Ok(())
 }
 
-/// A half-done step may be in its own way on its disks: removes that, so that it can begin anew.
-/// What somebody else has put there since then stays.
+/// Remains of a half-done step on its disks may be in its own way: removes them, so that it can
+/// start again. What somebody else has put there since stays.
 fn clear_the_way(
     system: &mut dyn System,
     tell: &mut dyn FnMut(Happening),
@@ -134,8 +133,8 @@ fn clear_the_way(
     undo(system, tell, step, actions)
 }
 
-/// Whether a reboot has taken what the step brought about: mounts, kernel settings, and what only
-/// runs (md writes down a `--replace` a little later than it begins).
+/// Whether a reboot has undone the step's effect: mounts, kernel settings, and running operations
+/// (md records a `--replace` a little after it begins).
 fn lost(system: &mut dyn System, step: &Step) -> Result<bool, RunError> {
     Ok(!step.after.is_empty()
         && step.after.iter().all(is_volatile)

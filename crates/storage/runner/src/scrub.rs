@@ -1,4 +1,5 @@
-//! Scrubs: everything is read and compared with its checksums (btrfs) or copies and parity (md).
+//! Scrubs: everything is read and compared with its checksums (btrfs) or with copies and parity
+//! (md).
 
 use braid_disks::scrub_log::ScrubLog;
 use braid_disks::{HostRoot, md, tool};
@@ -50,10 +51,10 @@ enum Kind {
     },
 }
 
-/// How a scrub is.
+/// The state of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Look {
-    /// It runs; how much of it is done, where that is known.
+    /// It runs; how much of it is done, if known.
     Runs(Option<f64>),
     /// It ended.
     Ended(Outcome),
@@ -103,7 +104,7 @@ pub fn start(host: &HostRoot, pool: &ObservedPool) -> Result<Running, ScrubError
     }
 }
 
-/// Starts a scrub that goes on without this process.
+/// Starts a scrub that continues without this process.
 ///
 /// # Errors
 /// As [`start`]; [`ScrubError::Btrfs`] also when `btrfs scrub start` fails or doesn't return
@@ -127,9 +128,8 @@ pub fn start_in_background(host: &HostRoot, pool: &ObservedPool) -> Result<(), S
 
 /// Stops the scrub of a pool; `false` when none ran.
 ///
-/// # Errors
-/// [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] (md), [`ScrubError::Io`] when
-/// the kernel refuses or the end can't be noted.
+/// # Errors [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] (md), [`ScrubError::Io`]
+/// when the kernel refuses or the end can't be recorded.
 pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> {
     match pool {
         ObservedPool::Btrfs(btrfs) => {
@@ -152,10 +152,9 @@ pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> 
 }
 
 impl Running {
-    /// Looks how it is.
+    /// Checks its state.
     ///
-    /// # Errors
-    /// [`ScrubError::Io`] when `btrfs` can't be waited for or the end can't be noted.
+    /// # Errors [`ScrubError::Io`] when `btrfs` can't be waited for or the end can't be recorded.
     pub fn look(&mut self, host: &HostRoot) -> Result<Look, ScrubError> {
         match &mut self.0 {
             Kind::Btrfs { pool, program } => {
@@ -197,7 +196,7 @@ fn mounted_at(pool: &ObservedPool) -> Result<String, ScrubError> {
     Ok(mount.at.clone())
 }
 
-/// btrfs would start and then fail in the background.
+/// Otherwise btrfs would start and then fail in the background.
 fn refuse_busy(pool: &ObservedPool) -> Result<(), ScrubError> {
     let ObservedPool::Btrfs(btrfs) = pool else { return Ok(()) };
     match btrfs.scrub.running {
@@ -235,7 +234,7 @@ fn write_action(host: &HostRoot, device: &str, action: &str) -> Result<(), Scrub
     fs::write(&file, action).map_err(|error| ScrubError::Io(file.display().to_string(), error))
 }
 
-/// What is known of the array's scrubs, to be changed.
+/// The record of the array's scrubs, to be changed.
 fn known(host: &HostRoot, md: &ObservedMd) -> Result<ScrubLog, ScrubError> {
     ScrubLog::to_be_changed(host, md.uuid)
         .map_err(|error| ScrubError::Io(md.short_name().to_owned(), error))

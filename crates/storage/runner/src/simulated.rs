@@ -31,7 +31,7 @@ pub struct SimulatedHost {
     fate: Fate,
 }
 
-/// What a host holds. A file without a line is as good as none: undoing leaves it.
+/// A host's contents. A file without lines counts as none: undoing leaves it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostState {
     files: BTreeMap<String, Vec<String>>,
@@ -39,7 +39,7 @@ pub struct HostState {
     kernel: BTreeMap<String, String>,
 }
 
-/// A journal in memory. What a killed process was just writing is torn.
+/// A journal in memory. The line that a killed process was writing is torn.
 #[derive(Clone, Debug)]
 pub struct SimulatedLog {
     bytes: Vec<u8>,
@@ -48,7 +48,7 @@ pub struct SimulatedLog {
 }
 
 impl Fate {
-    /// Dies after so many moments.
+    /// Dies after this many moments.
     pub fn dies_after(moments: u32) -> Fate {
         let fate = Fate::default();
         fate.left.set(Some(moments));
@@ -68,12 +68,12 @@ impl Fate {
         }
     }
 
-    /// Starts the process again, to die after so many moments, or not any more.
+    /// Restarts the process, to die after this many moments, or never again.
     pub fn revive(&self, moments: Option<u32>) {
         self.left.set(moments);
     }
 
-    /// How many moments passed in all.
+    /// Total number of moments passed.
     pub fn passed(&self) -> u32 {
         self.passed.get()
     }
@@ -90,7 +90,7 @@ impl SimulatedHost {
         }
     }
 
-    /// What it holds: to be compared.
+    /// Its contents, for comparison.
     pub fn state(&self) -> HostState {
         let lines = |text: &String| text.lines().map(str::to_owned).collect::<Vec<_>>();
         HostState {
@@ -110,7 +110,7 @@ impl SimulatedHost {
         SimulatedHost { fate: fate.clone(), ..self.clone() }
     }
 
-    /// What lives in the kernel is gone.
+    /// Kernel state is lost.
     pub fn reboot(&mut self) {
         self.kernel.clear();
     }
@@ -197,7 +197,7 @@ impl System for SimulatedHost {
 }
 
 impl SimulatedLog {
-    /// A journal of this plan, of which nothing is done.
+    /// A journal of this plan, not yet started.
     pub fn begin(plan: Plan, fate: &Fate) -> SimulatedLog {
         let plan = Box::new(plan);
         let record = Record::new((*plan).clone());
@@ -210,7 +210,7 @@ impl SimulatedLog {
         SimulatedLog { fate: fate.clone(), ..self }
     }
 
-    /// What a new process reads of it.
+    /// What a new process reads from it.
     ///
     /// # Errors
     /// As [`Record::replay`] says.

@@ -1,4 +1,4 @@
-//! What the runner needs of a host.
+//! What the runner needs from a host.
 
 use crate::progress::Progress;
 use braid_pool::step::{Action, Condition, Plan};
@@ -7,10 +7,9 @@ use braid_pool::uuid::Uuid;
 /// A host that steps are performed on: the real one ([`crate::host`]) or a simulated one
 /// ([`crate::simulated`]).
 pub trait System {
-    /// Whether the condition, which is made of no others, holds now.
+    /// Whether the condition, which isn't composed of others, holds now.
     ///
-    /// # Errors
-    /// The host can't be asked: neither holding nor failing is known.
+    /// # Errors The host can't be asked, so the answer isn't known.
     fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError>;
 
     /// Whether the condition holds now.
@@ -47,9 +46,9 @@ pub trait System {
         tell: &mut dyn FnMut(&Progress),
     ) -> Result<(), SystemError>;
 
-    /// When the host is still at the action, which an earlier run of this program began (the
-    /// kernel's long operations outlive it and, some, a reboot): sees that it goes on, waits for
-    /// its end and returns `true`; else `false` at once.
+    /// If the host is still busy with the action, which an earlier run of this program began (the
+    /// kernel's long operations outlive it, some even a reboot): makes sure that it continues,
+    /// waits for its end and returns `true`; otherwise returns `false` at once.
     ///
     /// # Errors
     /// The operation ended badly, the host can't be asked, or the user wants to stop.
@@ -62,7 +61,7 @@ pub trait System {
     }
 
     /// Stops the action if the host is still busy with it and returns `true`, else `false`. Only
-    /// what it has moved already stays moved.
+    /// what it has already moved stays moved.
     ///
     /// # Errors
     /// It can't be stopped.
@@ -70,23 +69,22 @@ pub trait System {
         Ok(false)
     }
 
-    /// Called before a plan goes on or is undone that an earlier run left: after a reboot the
-    /// arrays and filesystems that it made may not be known to the kernel.
+    /// Called before an earlier run's plan is continued or undone: after a reboot the kernel may
+    /// not know the arrays and filesystems that it made.
     ///
-    /// # Errors
-    /// What is needed could not be brought up.
+    /// # Errors Something that is needed couldn't be brought up.
     fn wake(&mut self, _plan: &Plan, _waking: Waking) -> Result<(), SystemError> {
         Ok(())
     }
 
-    /// Gives the host a moment to show what was done to it (device nodes come a little later);
-    /// `false` when there was time enough.
+    /// Gives the host a moment to show what was done to it (device nodes appear a little later);
+    /// `false` when there was enough time.
     fn settle(&mut self, _tries: u32) -> bool {
         false
     }
 }
 
-/// What becomes of the plan that a host is woken for.
+/// What happens to the plan that a host is woken for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waking {
     /// It goes on.
@@ -100,12 +98,12 @@ pub enum Waking {
 pub enum Answer {
     /// It is so.
     Holds,
-    /// It is not; this is how it is instead.
+    /// It isn't; this is the case instead.
     Fails(String),
 }
 
-/// What an earlier attempt at a step may have left on the disks that it claims, so that they
-/// legitimately differ from what they were when the plan was made.
+/// What an earlier attempt at a step may have left on the disks that it claims, so that they may
+/// legitimately differ from when the plan was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LeftBehind {
     /// Nothing: it was never begun.
@@ -118,13 +116,13 @@ pub enum LeftBehind {
     InUse(Vec<Uuid>),
 }
 
-/// Why the host did not do or tell what it should.
+/// Why the host couldn't do or answer something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SystemError {
     /// It failed.
     #[error("{0}")]
     Failed(String),
-    /// The user wants to stop; the kernel may go on with what it is at.
+    /// The user wants to stop; the kernel may continue what it is doing.
     #[error("stopped")]
     Stopped,
 }
@@ -135,7 +133,7 @@ impl Answer {
         *self == Answer::Holds
     }
 
-    /// Holds if so; else what is instead.
+    /// Holds if `so`; otherwise what is the case instead.
     pub fn when(so: bool, instead: impl FnOnce() -> String) -> Answer {
         if so { Answer::Holds } else { Answer::Fails(instead()) }
     }

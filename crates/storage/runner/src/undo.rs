@@ -1,12 +1,12 @@
-//! Takes one step back.
+//! Undoes one step.
 
 use crate::action::{Happening, RunError, perform, unmet};
 use crate::system::{LeftBehind, System};
 use braid_pool::step::{Action, Condition, Step};
 use braid_pool::uuid::Uuid;
 
-/// Performs what undoes the step. Perhaps only a part of the step is there to be undone, or a
-/// reboot has undone some: so an action that fails is forgiven when in the end all is as before.
+/// Performs the step's undo actions. Perhaps only part of the step was done, or a reboot has undone
+/// some of it: so a failing action is forgiven if in the end everything is as before.
 pub(crate) fn undo(
     system: &mut dyn System,
     tell: &mut dyn FnMut(Happening),
@@ -30,7 +30,7 @@ pub(crate) fn undo(
     if as_before && !still_done { Ok(()) } else { Err(error) }
 }
 
-/// The disks that the step takes: what must hold of them before it.
+/// The conditions on the disks that the step takes, before it runs.
 pub(crate) fn claims(step: &Step) -> Vec<Condition> {
     let is_claim = |condition: &&Condition| {
         matches!(
@@ -41,7 +41,7 @@ pub(crate) fn claims(step: &Step) -> Vec<Condition> {
     step.before.iter().filter(is_claim).cloned().collect()
 }
 
-/// What the step brings into being, by its conditions for success.
+/// What the step creates, by its conditions for success.
 pub(crate) fn made_by(step: &Step) -> Vec<Uuid> {
     let mut made = Vec::new();
     step.after.iter().for_each(|condition| collect(condition, &mut made));

@@ -27,8 +27,7 @@ pub(super) fn commands(data: &Path, socket: &Path, user: &Account) -> Result<Com
             as_user,
             "--skip-networking".into(),
             "--skip-log-bin".into(),
-            // Larger pools hide the disks only where the data is smaller than them; here it always
-            // is.
+            // A larger pool hides the disks if the data fits into it; here it always does.
             "--innodb-buffer-pool-size=64M".into(),
             "--innodb-flush-method=O_DIRECT".into(),
         ],

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-/// Accounts that there are from the beginning.
+/// Accounts that exist from the start.
 const ACCOUNTS: u32 = 1000;
 /// Lines that a transaction adds to the ledger.
 const LINES: u32 = 4;
@@ -25,13 +25,11 @@ pub(super) fn prepare() -> String {
     sql
 }
 
-/// Each books some lines, changes an account and looks at it, and is on the disk before the next
-/// one.
+/// Each books some lines, changes an account and reads it, and is on disk before the next one.
 pub(super) fn run(count: u32) -> String {
     let mut sql = String::new();
     for number in 0..count {
-        // A prime far from the number of accounts goes through all of them, not one after the
-        // other.
+        // Steps of a prime far from the number of accounts visit all of them, but not in order.
         let account = (u64::from(number) * 7919 % u64::from(ACCOUNTS)) as u32;
         sql.push_str("BEGIN;\n");
         for line in 0..LINES {

@@ -1,5 +1,5 @@
-//! A bar chart as SVG: a bar a layout, a whisker from the lowest to the highest run, a mark where
-//! the model is.
+//! A bar chart as SVG: one bar per layout, a whisker from the lowest to the highest run, a mark at
+//! the model's figure.
 
 use super::table::written;
 use crate::measure::Measurement;

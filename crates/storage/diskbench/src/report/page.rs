@@ -5,7 +5,7 @@ use crate::measure::Subject;
 use braid_plot::escape;
 use std::fmt::Write;
 
-/// A page that needs nothing but itself: a chart for each thing measured, then the table.
+/// A self-contained page: a chart for each thing measured, then the table.
 pub fn html(report: &Report) -> String {
     let mut page = String::from(HEAD);
     let disks: Vec<String> = report.disks.iter().map(super::DiskReport::describe).collect();

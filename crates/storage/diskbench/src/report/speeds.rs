@@ -7,8 +7,7 @@ pub(super) fn disks(disks: &[DiskReport]) -> Vec<MeasuredDisk> {
     disks.iter().filter_map(Option::<MeasuredDisk>::from).collect()
 }
 
-/// Those whose sequential figures are there and whose disks are all of one kind, since `plan` asks
-/// for that.
+/// Those with sequential figures and with disks all of one kind, since `plan` requires that.
 pub(super) fn layouts(report: &Report) -> Vec<MeasuredLayout> {
     let of = |layout: &super::LayoutReport| {
         let median = |workload| layout.median(Subject::Files(workload));

@@ -2,7 +2,7 @@ use super::{LayoutReport, Report};
 use crate::measure::Measurement;
 use crate::workload::Unit;
 
-/// Head and a row a measurement, to be laid out in columns.
+/// A header and one row per measurement, to be laid out in columns.
 pub fn rows(report: &Report) -> Vec<Vec<String>> {
     let head = ["LAYOUT", "WHAT", "MEDIAN", "LOWEST", "HIGHEST", "SPREAD", "MODEL", "DISKS' SHARE"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];

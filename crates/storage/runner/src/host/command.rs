@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// How often a running program is looked at.
+/// How often a running program is checked.
 const TICK: Duration = Duration::from_millis(50);
-/// How much of what a program said goes into an error.
+/// How much of a program's output goes into an error.
 const TAIL: u64 = 2000;
 
-/// What becomes of the program when this process is killed.
+/// What happens to the program when this process is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WhenKilled {
-    /// It is killed too: it must not write on while the plan is resumed.
+    /// It is killed too: it must not keep writing while the plan is resumed.
     Dies,
-    /// It goes on: the kernel does the work and can be asked how far it is.
+    /// It continues: the kernel does the work and can be asked for its progress.
     GoesOn,
 }
 
-/// Whether the program is still waited for.
+/// Whether to keep waiting for the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
     /// Yes.
@@ -50,13 +50,13 @@ pub enum CommandError {
         argv: String,
         /// How it ended.
         status: ExitStatus,
-        /// The end of what it said.
+        /// The end of its output.
         tail: String,
     },
-    /// It isn't waited for any more.
+    /// Waiting for it was stopped.
     #[error("stopped")]
     Stopped,
-    /// What it says couldn't be kept.
+    /// Its output couldn't be stored.
     #[error("{}: {error}", path.display())]
     Output {
         /// Where.
@@ -66,8 +66,8 @@ pub enum CommandError {
     },
 }
 
-/// Runs a program to its end: C locale, on stdin what its step says, its own process group (Ctrl-C
-/// reaches only us), what it says appended to `output`. `tick` is called while it runs.
+/// Runs a program to its end: in the C locale, with its step's input on stdin, in its own process
+/// group (Ctrl-C reaches only us), its output appended to `output`. `tick` is called while it runs.
 pub fn run(
     argv: &Argv,
     output: &Path,
@@ -121,7 +121,8 @@ fn start(argv: &Argv, log: &File, when_killed: WhenKilled) -> Result<Child, Comm
     }
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut input) = child.stdin.take() {
-        // Inputs are far smaller than a pipe, so this doesn't wait. Who reads none of it says why.
+        // Inputs are far smaller than a pipe, so this doesn't block. A program that reads none of
+        // it says why.
         let _ = input.write_all(argv.input.as_bytes());
     }
     Ok(child)
@@ -148,7 +149,7 @@ fn said(tail: &str) -> String {
     if tail.is_empty() { String::new() } else { format!(": {tail}") }
 }
 
-/// mdadm itself speaks of a device that it can't open.
+/// mdadm's own message is about a device that it can't open.
 fn no_md(argv: &str) -> &'static str {
     match argv.starts_with("mdadm ") && !Path::new("/proc/mdstat").exists() {
         true => "; this kernel has no md (there is no /proc/mdstat): try `modprobe md_mod`",

@@ -1,4 +1,4 @@
-//! Conditions on disks and pools, answered from what was observed: pure.
+//! Conditions on disks and pools, answered from an observation; pure.
 
 use crate::system::{Answer, LeftBehind};
 use braid_pool::disk::{Claim, Content, Disk, DiskId};
@@ -10,7 +10,7 @@ use braid_pool::observed::{
 use braid_pool::step::{Condition, SyncWanted, quoted};
 use braid_pool::uuid::Uuid;
 
-/// btrfs leaves the last bytes of a device unused that don't fill 64 KiB; less than a MiB isn't
+/// btrfs leaves the last bytes of a device unused if they don't fill 64 KiB; less than a MiB isn't
 /// worth a resize.
 const ROUNDING_BYTES: u64 = 1 << 20;
 
@@ -140,7 +140,7 @@ impl Observation {
         })
     }
 
-    /// Whether the disk is what it was, or carries what an interrupted step may have left.
+    /// Whether the disk is as it was, or carries what an interrupted step may have left.
     fn as_claimed(&self, claim: &Claim, left: &LeftBehind) -> Answer {
         let Some(disk) = self.disks.iter().find(|disk| disk.id() == *claim.id()) else {
             return Answer::Fails(format!("disk {} is not there", claim.id()));
@@ -246,7 +246,7 @@ impl Observation {
     }
 }
 
-/// Whether there is nothing on the disk but these contents and what the step may have left.
+/// Whether the disk carries only these contents and what the step may have left.
 fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
     let (made, in_use_allowed): (&[Uuid], bool) = match left {
         LeftBehind::Nothing => (&[], false),
@@ -256,7 +256,7 @@ fn only(disk: &Disk, contents: &[Content], left: &LeftBehind) -> bool {
     let is_ours =
         |content: &Content| content_uuid(content).is_some_and(|uuid| made.contains(&uuid));
     let carries_ours = disk.contents.iter().any(is_ours);
-    // Partitions of our own table hold what we put there, or what lay at that place before the
+    // Partitions of our own table hold what we put there, or what was at that place before the
     // table.
     let in_our_table = |content: &Content| {
         matches!(content, Content::OnPartition { .. })
@@ -288,7 +288,7 @@ fn unmixed(btrfs: &ObservedBtrfs) -> Answer {
     ))
 }
 
-/// The first that didn't, and how to go on.
+/// The first that refused writes, and how to continue.
 fn took_all(btrfs: &ObservedBtrfs, before: &[(DiskId, u64)]) -> Answer {
     let refused = |member: &BtrfsMember| -> Option<u64> {
         let (_, before) = before.iter().find(|(disk, _)| member.disk.as_ref() == Some(disk))?;

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The folder that a host's configuration (`/etc/fstab`, `/etc/mdadm/mdadm.conf`) is below: `/`,
-/// or another one for a system mounted elsewhere and for tests.
+/// The root folder of a host's configuration (`/etc/fstab`, `/etc/mdadm/mdadm.conf`): `/`, or
+/// another one for a system mounted elsewhere and for tests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigRoot(PathBuf);
 
@@ -18,7 +18,7 @@ impl ConfigRoot {
         ConfigRoot(folder.into())
     }
 
-    /// Where the file is that the host calls `path`, an absolute path.
+    /// The location of the file that the host calls `path`, an absolute path.
     pub fn path(&self, path: &Path) -> PathBuf {
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }

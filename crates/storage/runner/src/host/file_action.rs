@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use zeroize::Zeroizing;
 
-/// Does it. Running and waiting are done elsewhere: [`super::Host`].
+/// Performs it. Running programs and waiting are done elsewhere: [`super::Host`].
 pub fn perform(config: &ConfigRoot, action: &Action) -> Result<(), SystemError> {
     let (path, done) = match action {
         Action::WriteFile { path, text, mode } => {
@@ -40,8 +40,8 @@ pub fn perform(config: &ConfigRoot, action: &Action) -> Result<(), SystemError> 
     done.map_err(|error| SystemError::Failed(format!("{path}: {error}")))
 }
 
-/// One that is there stays: it may open something else. Without a line's end, so that what is typed
-/// from paper opens the same volumes.
+/// An existing one stays: it may open something else. Written without a newline, so that the key
+/// typed from paper opens the same volumes.
 fn make_key_file(path: &Path) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
         return Ok(());
@@ -65,8 +65,8 @@ pub fn back_up_header(device: &Path, file: &Path) -> io::Result<()> {
     braid_durable::replace(file, &header, Some(0o400))
 }
 
-/// The file's folder, which only its owner may enter if it has to be made; those above are
-/// anybody's, such as `/etc/braid`.
+/// Makes the file's folder if needed, accessible to its owner only; those above, such as
+/// `/etc/braid`, get ordinary permissions.
 fn make_private_folder(file: &Path) -> io::Result<()> {
     let Some(folder) = file.parent() else { return Ok(()) };
     if let Some(above) = folder.parent() {
@@ -75,8 +75,8 @@ fn make_private_folder(file: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
-/// The text with the line in it: in place of the first of those with `instead_of` in them, or at
-/// the end.
+/// The text with the line added: in place of the first line that contains `instead_of`, or at the
+/// end.
 pub fn with_line(text: &str, line: &str, instead_of: Option<&str>) -> String {
     let gives_way = |each: &str| instead_of.is_some_and(|part| each.contains(part));
     let mut lines: Vec<&str> = Vec::new();
@@ -106,7 +106,7 @@ fn joined(lines: &[&str]) -> String {
 }
 
 fn edit_file(path: &Path, edit: impl FnOnce(&str) -> String) -> io::Result<()> {
-    // What isn't text isn't rewritten: bytes would be lost.
+    // A file that isn't text isn't rewritten: bytes would be lost.
     let old = match fs::read(path) {
         Ok(bytes) => Some(String::from_utf8(bytes).map_err(|_| io::ErrorKind::InvalidData)?),
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -120,7 +120,7 @@ fn edit_file(path: &Path, edit: impl FnOnce(&str) -> String) -> io::Result<()> {
     }
 }
 
-/// One that isn't empty, or on which something is mounted, stays.
+/// A folder that isn't empty, or that has something mounted on it, stays.
 fn remove_empty_folder(path: &Path) -> io::Result<()> {
     match fs::remove_dir(path) {
         Err(error)

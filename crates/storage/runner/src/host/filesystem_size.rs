@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-/// Bytes that the ext4 on this device takes, by its superblock
+/// Bytes that the ext4 on this device occupies, by its superblock
 /// (Documentation/filesystems/ext4/super.rst: `s_blocks_count`, `s_log_block_size`).
 pub fn ext4(device: &Path) -> io::Result<u64> {
     let mut superblock = [0u8; 1024];

@@ -1,4 +1,4 @@
-//! Running programs and waiting for the kernel, with a word on how far it is.
+//! Running programs and waiting for the kernel, with progress reports.
 
 use super::Host;
 use super::command::{self, CommandError, Tick, WhenKilled};
@@ -12,16 +12,16 @@ use braid_pool::step::{Argv, Condition, Progress as Source};
 use braid_pool::uuid::Uuid;
 use std::time::{Duration, Instant};
 
-/// How often is looked at how far something is.
+/// How often progress is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// For so long nothing may run while what is waited for isn't so.
+/// How long to wait for a condition while nothing runs that could bring it about.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
-/// A balance that found no room for some chunk is run so often.
+/// How often a balance is run that found no room for some chunk.
 const BALANCES: u32 = 3;
 
 impl Host {
-    /// Runs a program to its end. What takes long is the kernel's work and goes on when we are
-    /// killed; everything else is killed too.
+    /// Runs a program to its end. Long work is the kernel's and continues if we are killed;
+    /// everything else is killed too.
     pub(super) fn run(
         &self,
         argv: &Argv,
@@ -61,8 +61,8 @@ impl Host {
         }
     }
 
-    /// A replace whose target refuses writes would go on, end well, and let the old disk go: it is
-    /// cancelled.
+    /// A replace whose target refuses writes would continue, report success, and release the old
+    /// disk: it is cancelled.
     fn stop_vain_replace(&self, source: &Source) -> Option<SystemError> {
         let Source::BtrfsReplace { uuid } = source else { return None };
         let refused = btrfs::replace_target_errors(&HostRoot::real(), *uuid).refused();
@@ -100,7 +100,8 @@ impl Host {
         }
     }
 
-    /// Waits for the end of what runs already, if it does; a paused balance is told to go on.
+    /// Waits for the end of an operation that is already running, if there is one; a paused balance
+    /// is resumed.
     pub(super) fn follow_running(
         &mut self,
         source: &Source,
@@ -123,7 +124,7 @@ impl Host {
         Ok(true)
     }
 
-    /// Stops what runs already, if it does and can be stopped.
+    /// Stops an operation that is already running, if there is one and it can be stopped.
     pub(super) fn cancel_running(&self, source: &Source) -> Result<bool, SystemError> {
         let words: &[&str] = match source {
             Source::BtrfsBalance { .. } => &["balance", "cancel"],
@@ -152,8 +153,8 @@ impl Host {
     }
 }
 
-/// In a full btrfs the first chunks of a balance may find no room, and the others move:
-/// then there is some (seen on Linux 6.18, with two empty disks just added).
+/// In a full btrfs the first chunks of a balance may find no room, until the others have moved
+/// (seen on Linux 6.18, with two empty disks just added).
 fn may_find_room_now(argv: &Argv, error: &CommandError) -> bool {
     let balance = matches!(argv.progress, Some(Source::BtrfsBalance { .. }));
     let full =
@@ -161,7 +162,7 @@ fn may_find_room_now(argv: &Argv, error: &CommandError) -> bool {
     balance && matches!(error, CommandError::Failed { tail, .. } if full(tail))
 }
 
-/// What the kernel is at.
+/// What the kernel is doing.
 #[derive(Debug, PartialEq, Eq)]
 enum Work {
     None,
@@ -200,7 +201,7 @@ fn work_of(source: &Source) -> Work {
     }
 }
 
-/// Looks now and then at how far something is, and tells.
+/// Checks the progress of something now and then, and reports it.
 struct Watch {
     source: Source,
     begun: Instant,
@@ -223,7 +224,7 @@ impl Watch {
         }
     }
 
-    /// Tells how far it is, if it is time to; whether that has changed.
+    /// Reports the progress, if it is time to; returns whether it has changed.
     fn look(&mut self, tell: &mut dyn FnMut(&Progress)) -> bool {
         if !self.is_time() {
             return false;
@@ -241,7 +242,7 @@ impl Watch {
         self.looked.is_none_or(|looked| looked.elapsed() >= LOOK_EVERY)
     }
 
-    /// Nothing when it can't be known: what can't be watched still goes on.
+    /// `None` when it can't be known: what can't be observed still runs.
     fn share_now(&mut self) -> Option<f64> {
         match &self.source {
             Source::BtrfsBalance { uuid } => {
@@ -266,7 +267,7 @@ impl Watch {
             Source::BtrfsFill { uuid, bytes } => {
                 let share = btrfs::used_on_devices(&HostRoot::real(), *uuid)? as f64
                     / (*bytes).max(1) as f64;
-                // What comes when all is there takes as long as it takes.
+                // What follows after 100 % has no known duration.
                 (share < 1.0).then_some(share)
             }
             Source::Unknown => None,

@@ -1,4 +1,4 @@
-//! What the host's disks and pools are now.
+//! The current state of the host's disks and pools.
 
 use super::condition::Observation;
 use super::{ConfigRoot, Host, exclusive, filesystem_size};
@@ -14,10 +14,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Less than that of a device may be left over: filesystems grow by whole groups.
+/// The share of a device that may be left over: filesystems grow by whole groups.
 const UNFILLED_PERCENT: u64 = 2;
 
-/// Looks at everything but the disks' health.
+/// Observes everything but the disks' health.
 pub fn observe() -> Observation {
     let host = HostRoot::real();
     let inventory = Inventory::take(&host, AskSmart::No);
@@ -25,12 +25,12 @@ pub fn observe() -> Observation {
     Observation { disks: inventory.disks, pools }
 }
 
-/// What the host around the pools is like; its configuration is looked for below `config`.
+/// The state of the host around the pools; its configuration is below `config`.
 pub fn observe_host(config: &ConfigRoot) -> ObservedHost {
     observe_host_of(config, &Inventory::default())
 }
 
-/// The same, with what is known of its disks.
+/// The same, given its disks.
 pub fn observe_host_of(config: &ConfigRoot, inventory: &Inventory) -> ObservedHost {
     let real = braid_disks::host::observe(&HostRoot::real(), inventory);
     if config.is_host() {
@@ -79,7 +79,7 @@ pub fn check(
     }
 }
 
-/// The disk is looked at, and shown to be empty if it was, while it is held, so that nobody can
+/// The disk is examined, and checked to be empty if it was, while it is held, so that nobody can
 /// change it meanwhile.
 fn claimed(claim: &Claim, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError> {
     let held = exclusive::hold(claim.path()).ok().flatten();
@@ -90,7 +90,7 @@ fn claimed(claim: &Claim, condition: &Condition, left: &LeftBehind) -> Result<An
         let ours = inventory.disks.iter_mut().filter(|disk| is_claimed(disk));
         ours.for_each(|disk| disk.contents.retain(|content| *content != Content::Busy));
     }
-    // What an interrupted step left isn't blank, and nothing tells it from other bytes.
+    // What an interrupted step left isn't blank, and can't be distinguished from other bytes.
     if *left == LeftBehind::Nothing {
         inventory.examine(is_claimed);
     }
@@ -114,7 +114,7 @@ fn tagged(device: &str, tag: &str, value: &str) -> Result<Answer, SystemError> {
     }))
 }
 
-/// What is read of the device's LUKS header; nothing where there is no device, or none on it.
+/// The device's LUKS header; nothing if there is no device, or no header on it.
 fn header(device: &str) -> Result<Option<LuksSuper>, SystemError> {
     match luks::read(Path::new(device)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

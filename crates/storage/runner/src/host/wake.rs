@@ -1,4 +1,5 @@
-//! After a reboot: making the kernel know again what an unfinished plan is about, and mounting it.
+//! After a reboot: making the kernel aware again of what an unfinished plan is about, and mounting
+//! it.
 
 use super::{Host, file_condition, probe};
 use crate::system::{LeftBehind, System, SystemError, Waking};
@@ -11,9 +12,9 @@ use braid_pool::uuid::Uuid;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Assembles the plan's arrays whose members are there and lets them go on with what they were at,
-/// and tells the kernel of all btrfs devices: udev does so at boot, but not everywhere, and not
-/// for an array that mdadm.conf doesn't know yet. Then mounts what was mounted by hand.
+/// Assembles the plan's arrays whose members are present, lets them continue what they were doing,
+/// and tells the kernel of all btrfs devices: udev does so at boot, but not everywhere, and not for
+/// an array that isn't in mdadm.conf yet. Then mounts what was mounted by hand.
 pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemError> {
     clear_passing(host, plan)?;
     open_volumes(host, plan)?;
@@ -29,14 +30,14 @@ pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemEr
             assemble(host, md, &node)?;
         }
         awake.push(md.uuid);
-        // After assembling it is "auto-read-only" until the first write, and as long as it is, no
-        // recovery or reshape goes on (md(4)).
+        // After assembly it is "auto-read-only" until the first write, and meanwhile no recovery or
+        // reshape continues (md(4)).
         attempt(host, &Argv::new("mdadm", ["--readwrite", &node]))?;
     }
     if seen.pools.iter().any(|pool| matches!(pool, ObservedPool::Btrfs(_))) {
         host.run(&Argv::new("btrfs", ["device", "scan"]), &mut |_| {})?;
     }
-    // What is to be undone would be in use.
+    // Otherwise what is to be undone would be in use.
     if waking == Waking::GoOn && !awake.is_empty() {
         mount_as_at_boot(host, &awake)?;
     }
@@ -51,7 +52,7 @@ pub fn wake(host: &mut Host, plan: &Plan, waking: Waking) -> Result<(), SystemEr
     Ok(())
 }
 
-/// How long a cryptsetup that outlived us may be at work.
+/// How long a cryptsetup that outlived us may keep working.
 const PASSES_WITHIN: Duration = Duration::from_secs(30);
 
 /// A killed cryptsetup may have left a mapping that keeps the disk busy.
@@ -76,7 +77,8 @@ fn clear_passing(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     Ok(())
 }
 
-/// Opens what a step of the plan opens and a boot has closed, if the disk is encrypted already.
+/// Opens again what a step of the plan opened and a reboot closed, if the disk is already
+/// encrypted.
 fn open_volumes(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     let seen = probe::observe();
     for step in &plan.steps {
@@ -98,10 +100,10 @@ fn open_volumes(host: &mut Host, plan: &Plan) -> Result<(), SystemError> {
     Ok(())
 }
 
-/// Assembles an array that doesn't run. md starts none by itself that lacks members; and a raid5 or
-/// raid6 that lacks some and was written to when the power went only if it is forced to: what
-/// was just being written may be damaged, and nothing else can bring it back. As long as enough
-/// members have missed no write, forcing takes none that has.
+/// Assembles an array that doesn't run. md doesn't start one that lacks members by itself; and a
+/// raid5 or raid6 that lacks some and was being written to when the power failed starts only by
+/// force: what was being written may be damaged, but there is no other way to bring it back. As
+/// long as enough members have missed no write, forcing takes none that has.
 fn assemble(host: &mut Host, md: &ObservedMd, node: &str) -> Result<(), SystemError> {
     if md.device.is_some() {
         attempt(host, &Argv::new("mdadm", ["--stop", node]))?;
@@ -115,7 +117,7 @@ fn assemble(host: &mut Host, md: &ObservedMd, node: &str) -> Result<(), SystemEr
     attempt(host, &Argv::new("mdadm", args))
 }
 
-/// Mounts what these arrays carry where fstab says: at boot they weren't there.
+/// Mounts what these arrays carry as fstab says: at boot they weren't there.
 fn mount_as_at_boot(host: &mut Host, arrays: &[Uuid]) -> Result<(), SystemError> {
     let configured = probe::observe_host(&host.config);
     let seen = probe::observe();
@@ -141,7 +143,7 @@ fn mount_again(
     at: &str,
 ) -> Result<(), SystemError> {
     let Some((pool, device, kind)) = pools.iter().find_map(|pool| carrier(pool, uuid)) else {
-        // The step that needs it says so.
+        // The step that needs it will report it.
         return Ok(());
     };
     if pool.mounts().iter().any(|mount| mount.at == at) {
@@ -179,7 +181,7 @@ fn mount_again(
     host.run(&Argv::new("mount", ["-t", &kind, "-o", &options, &device, at]), &mut |_| {})
 }
 
-/// The pool that is or carries the filesystem, a device of it, and its kind.
+/// The pool that is or carries the filesystem, one of its devices, and its kind.
 fn carrier(pool: &ObservedPool, uuid: Uuid) -> Option<(&ObservedPool, String, String)> {
     match pool {
         ObservedPool::Btrfs(btrfs) if btrfs.uuid == uuid => {
@@ -194,7 +196,7 @@ fn carrier(pool: &ObservedPool, uuid: Uuid) -> Option<(&ObservedPool, String, St
     }
 }
 
-/// What must be mounted where, and no step of the plan mounts it.
+/// What must be mounted, and where, that no step of the plan mounts.
 fn mounts_of(plan: &Plan) -> Vec<(Uuid, &str)> {
     fn place(condition: &Condition) -> Option<(Uuid, &str)> {
         match condition {
@@ -212,7 +214,7 @@ fn mounts_of(plan: &Plan) -> Vec<(Uuid, &str)> {
     needed
 }
 
-/// Numbers of the devices that the plan takes out of the btrfs: these may be missing.
+/// Numbers of the devices that the plan removes from the btrfs: these may be missing.
 fn leaving(plan: &Plan, btrfs: Uuid) -> Vec<u64> {
     let conditions = plan.steps.iter().flat_map(|step| step.before.iter().chain(&step.after));
     conditions
@@ -228,8 +230,8 @@ fn leaving(plan: &Plan, btrfs: Uuid) -> Vec<u64> {
         .collect()
 }
 
-/// Runs what needn't work: an array that was half made can't be assembled (the step that makes it
-/// clears that away), and one that is read-write already can't become so.
+/// Runs a command that may fail: a half-made array can't be assembled (the step that makes it
+/// clears it away), and one that is already read-write can't be made so.
 fn attempt(host: &mut Host, argv: &Argv) -> Result<(), SystemError> {
     match host.run(argv, &mut |_| {}) {
         Err(SystemError::Stopped) => Err(SystemError::Stopped),

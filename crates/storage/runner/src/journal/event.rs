@@ -9,7 +9,7 @@ pub const VERSION: u32 = 1;
 /// One line: an event and its time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Line {
-    /// Seconds since 1970, by the host's clock: for people, nothing depends on it.
+    /// Seconds since 1970, by the host's clock: only for people, nothing depends on it.
     pub at: u64,
     /// What happened.
     #[serde(flatten)]
@@ -27,7 +27,7 @@ pub enum Event {
         /// What is to be done.
         plan: Box<Plan>,
     },
-    /// What the step is to bring about was so already: nothing was done, so nothing will be undone.
+    /// The step's goal was already met: nothing was done, so nothing will be undone.
     Kept {
         /// The step.
         step: usize,
@@ -49,14 +49,14 @@ pub enum Event {
         /// What was said.
         why: String,
     },
-    /// The step can't be done, and the plan goes on without it.
+    /// The step can't be done, and the plan continues without it.
     PassedOver {
         /// The step.
         step: usize,
         /// What was said.
         why: String,
     },
-    /// From here on steps are undone, the last first.
+    /// From here on steps are undone, last first.
     Abandoning,
     /// The step is about to be undone.
     Undoing {
@@ -72,7 +72,7 @@ pub enum Event {
     Left {
         /// The step.
         step: usize,
-        /// Why they can't be taken back.
+        /// Why they can't be undone.
         why: String,
     },
     /// Every step is done.

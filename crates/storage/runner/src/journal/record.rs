@@ -1,14 +1,14 @@
-//! What a journal's lines add up to.
+//! The state that a journal's lines add up to.
 
 use super::event::{Event, Line, VERSION};
 use braid_pool::step::Plan;
 
-/// A plan and how far it is.
+/// A plan and its progress.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
     /// The plan.
     pub plan: Plan,
-    /// How far each of its steps is, in the plan's order.
+    /// The state of each of its steps, in the plan's order.
     pub steps: Vec<StepState>,
     /// Whether the steps are being undone.
     pub abandoning: bool,
@@ -16,7 +16,7 @@ pub struct Record {
     pub ended: bool,
 }
 
-/// How far a step is.
+/// The state of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepState {
     /// Nothing was done.
@@ -27,17 +27,17 @@ pub enum StepState {
     Begun,
     /// Done.
     Done,
-    /// It couldn't be done, and the plan went on without it; perhaps half done.
+    /// It couldn't be done, and the plan continued without it; perhaps half done.
     PassedOver,
     /// Perhaps undone, perhaps half undone, perhaps not at all.
     Undoing,
-    /// Done or begun, and taken back.
+    /// Done or begun, and undone.
     Undone,
-    /// Done or begun, and not to be taken back.
+    /// Done or begun, and can't be undone.
     Left,
 }
 
-/// Why lines are no journal.
+/// Why lines aren't a valid journal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
     /// Not even a first whole line.
@@ -51,7 +51,7 @@ pub enum RecordError {
         /// What the parser said.
         why: String,
     },
-    /// Another program's version wrote it.
+    /// A different version of the program wrote it.
     #[error(
         "it is of format {0}, this program knows format {VERSION}: use the version of braid that began the work"
     )]
@@ -65,18 +65,18 @@ pub enum RecordError {
 }
 
 impl Record {
-    /// A plan of which nothing is done.
+    /// A plan that hasn't been started.
     pub fn new(plan: Plan) -> Record {
         let steps = vec![StepState::Untouched; plan.steps.len()];
         Record { plan, steps, abandoning: false, ended: false }
     }
 
     /// Adds up the lines of a journal, and says how many bytes of it are whole lines: a power cut
-    /// may have torn the last one, which is then as if it had not been written.
+    /// may have torn the last one, which then counts as not written.
     ///
-    /// # Errors
-    /// [`RecordError::Empty`] without a whole line, [`RecordError::Version`] when another
-    /// format's program wrote it, else the first line that can't be read or can't be where it is.
+    /// # Errors [`RecordError::Empty`] without a whole line, [`RecordError::Version`] when a
+    /// program with another format wrote it, else the first line that can't be read or can't be
+    /// where it is.
     pub fn replay(text: &[u8]) -> Result<(Record, usize), RecordError> {
         let mut record: Option<Record> = None;
         let mut whole = 0;
@@ -100,7 +100,7 @@ impl Record {
         record.map(|record| (record, whole)).ok_or(RecordError::Empty)
     }
 
-    /// Adds an event; `None` when it can't follow what was before.
+    /// Adds an event; `None` when it can't follow the previous ones.
     pub fn add(&mut self, event: &Event) -> Option<()> {
         let (step, state) = match event {
             Event::Plan { .. } => return None,
