@@ -1,4 +1,4 @@
-//! What fstab mounts at boot and isn't mounted: whoever writes there fills the disk below.
+//! Mounts of fstab that aren't mounted: whoever writes there fills the disk below.
 
 use crate::fstab::{self, Entry};
 use crate::observed::ObservedPool;
@@ -12,8 +12,8 @@ pub fn of_pool(pool: &ObservedPool, fstab: &str) -> Vec<String> {
     all.filter(|entry| !is_there(entry)).map(|entry| entry.at).collect()
 }
 
-/// btrfs filesystems that fstab mounts and that no disk of the host has: their UUIDs, and where.
-/// One that may be away (`nofail`) is none.
+/// btrfs filesystems that fstab mounts but no disk of the host has: their UUIDs and mount points.
+/// One that may be absent (`nofail`) doesn't count.
 pub fn of_no_pool(pools: &[ObservedPool], fstab: &str) -> Vec<(Uuid, String)> {
     let needed =
         |entry: &Entry<'_>| at_boot(entry) && entry.kind == "btrfs" && !entry.has("nofail");
@@ -25,7 +25,7 @@ pub fn of_no_pool(pools: &[ObservedPool], fstab: &str) -> Vec<(Uuid, String)> {
     fstab::entries(fstab).filter(needed).filter_map(absent).collect()
 }
 
-/// Not only when somebody asks for it, or first uses it.
+/// And not only on request or at first use.
 fn at_boot(entry: &Entry<'_>) -> bool {
     entry.at.starts_with('/') && !entry.has("noauto") && !entry.has("x-systemd.automount")
 }

@@ -1,4 +1,4 @@
-//! How much a layout holds on given disks, and what of each disk it can't use.
+//! How much a layout holds on given disks, and how much of each disk it can't use.
 
 mod btrfs;
 mod filesystem;
@@ -7,12 +7,12 @@ mod md;
 use crate::layout::{Layout, MdFilesystem};
 use serde::Serialize;
 
-/// What a layout makes of disks.
+/// A layout's capacity on given disks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Capacity {
     /// Room before the filesystem's own metadata.
     pub usable_bytes: u64,
-    /// What a fill with large files reaches, by estimate: room less metadata, journal, inode tables
+    /// Estimate of what a fill with large files reaches: room less metadata, journal, inode tables
     /// and reserves.
     pub fill_bytes: u64,
     /// For each disk, in the order given, what the layout leaves unused because the others are

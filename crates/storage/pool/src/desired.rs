@@ -1,4 +1,4 @@
-//! What the config says a pool should be, and the next thing to do to bring it there.
+//! What a pool should be according to the config, and the next step toward that.
 
 use crate::disk::{Disk, DiskId, ErasePermission};
 use crate::layout::{Layout, MdFilesystem};
@@ -22,13 +22,13 @@ pub struct DesiredPool {
     pub disks: Vec<String>,
     /// Where it is mounted.
     pub mount_at: String,
-    /// How, besides, once it is made.
+    /// Additional mount options for a new pool.
     pub options: MountOptions,
-    /// An unstable layout is meant.
+    /// An unstable layout is accepted.
     pub accept_unstable: bool,
     /// Its disks are encrypted, and opened at boot by a key file.
     pub encrypt: bool,
-    /// What is done for it regularly.
+    /// Its regular upkeep.
     pub upkeep: Upkeep,
 }
 
@@ -51,8 +51,8 @@ pub struct Reality<'a> {
     pub config: &'a str,
 }
 
-/// The next plan on the way from `reality` to `desired`; `None` when it is as desired. After
-/// carrying it out, look and ask again: each step of the way is decided by what is then there.
+/// The next plan on the way from `reality` to `desired`; `None` when there is nothing to do. After
+/// executing it, observe and ask again: each step is decided from the state at that time.
 ///
 /// # Errors
 /// [`Refused::Impossible`] when several pools have the name, a disk to be added isn't there, a
@@ -102,8 +102,8 @@ fn create(desired: &DesiredPool, reality: &Reality<'_>) -> Result<Plan, Refused>
     planner::create(&new, reality.host)
 }
 
-/// The first of what differs, safest first: what is dead is replaced, then the pool gets larger,
-/// then its layout changes, and what is too much leaves last.
+/// The first difference, safest first: dead members are replaced, then the pool grows, then its
+/// layout changes, and surplus disks leave last.
 fn change(
     desired: &DesiredPool,
     pool: &ObservedPool,
@@ -121,7 +121,7 @@ fn change(
     for named in reality.disks {
         match named {
             (_, Some(disk)) if is_member(disk) => {}
-            // A disk that is gone, but still in the config, is the member that is missing.
+            // A disk that is gone, but still in the config, is the missing member.
             (_, None) if members.iter().any(|member| !member.alive) => {}
             _ => fresh.push(present(desired, named)?),
         }
@@ -153,7 +153,7 @@ fn change(
             let member = MemberName(old.name.clone());
             return Ok(Some(Change::Replace { member, by, lent: None, erase }));
         }
-        // What md becomes depends on the disks that come with it.
+        // The layout that md gets depends on the disks added.
         (false, None) if has_layout(desired.layout, pool) || is_btrfs(pool) => {
             return Ok(Some(Change::Add { disks: fresh, erase }));
         }
@@ -192,7 +192,7 @@ fn check_engine(desired: &DesiredPool, pool: &ObservedPool) -> Result<(), Refuse
     })
 }
 
-/// Nothing that is stored is encrypted by a word in the config.
+/// A change of the config doesn't encrypt stored data.
 fn check_encryption(
     desired: &DesiredPool,
     pool: &ObservedPool,
@@ -211,7 +211,7 @@ fn check_encryption(
 }
 
 struct Member {
-    /// By which a change names it.
+    /// The name by which a change refers to it.
     name: String,
     disk: Option<DiskId>,
     alive: bool,
@@ -255,7 +255,7 @@ fn has_layout(layout: Layout, pool: &ObservedPool) -> bool {
     match (layout, pool) {
         (Layout::Btrfs(profile), ObservedPool::Btrfs(pool)) => {
             let found = pool.profiles(Purpose::Data);
-            // Unmounted it doesn't tell; nothing is converted on a guess.
+            // It isn't known while unmounted; nothing is converted on a guess.
             found.is_empty() || found == [profile]
         }
         (Layout::Md(md), ObservedPool::Md(pool)) => pool.layout == Some(md),
@@ -283,7 +283,7 @@ mod tests {
         }
     }
 
-    /// What is next when those of the config's disks that are in `there` can be found.
+    /// The next step when those of the config's disks that are in `there` can be found.
     fn ask(
         desired: &DesiredPool,
         pools: &[ObservedPool],

@@ -26,7 +26,7 @@ pub struct Disk {
     pub size_bytes: u64,
     /// What it is made of.
     pub kind: DiskKind,
-    /// The kernel's `queue/rotational`: md chooses by it how to spread reads.
+    /// The kernel's `queue/rotational`, by which md decides how to spread reads.
     pub rotational: bool,
     /// Logical sector; 512 or 4096.
     pub sector_bytes: u32,
@@ -36,27 +36,27 @@ pub struct Disk {
     pub partition: Option<Partition>,
     /// The kernel will not write to it.
     pub read_only: bool,
-    /// A stick, a card, or a disk that says so.
+    /// A stick, a card, or a disk that reports itself as removable.
     pub removable: bool,
-    /// What it says of itself.
+    /// Its own report.
     pub health: Health,
-    /// As it says, in degrees Celsius; none while it sleeps.
+    /// As reported, in degrees Celsius; none while it sleeps.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature_c: Option<i16>,
-    /// Everything that was found on it or uses it. That nothing was found doesn't make it empty.
+    /// Everything found on it or using it. Finding nothing doesn't make it empty.
     pub contents: Vec<Content>,
-    /// That it is empty, if that was shown.
+    /// Proof that it is empty, if there is one.
     #[serde(skip)]
     pub blank: Option<Blank>,
-    /// For an opened LUKS volume: no disk, but what one shows while it is open.
+    /// Set for an open LUKS volume, which isn't itself a disk but what a disk shows while open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mapping: Option<Mapping>,
-    /// How it is to be encrypted when a pool takes it; set by who plans that.
+    /// How to encrypt it when a pool takes it; set by the planner.
     #[serde(skip)]
     pub encrypt: Option<Encryption>,
 }
 
-/// By what a disk is known again.
+/// What identifies a disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     /// The maker's serial number, of the whole disk.
@@ -70,7 +70,7 @@ pub struct Identity {
     pub model: Option<String>,
 }
 
-/// Where a partition lies.
+/// A partition's place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partition {
     /// Path of the disk that it is a part of.
@@ -106,12 +106,12 @@ pub enum Health {
         /// What that is.
         why: String,
     },
-    /// The disk itself says that it fails.
+    /// The disk itself reports that it is failing.
     Failing {
-        /// What it says.
+        /// Its report.
         why: String,
     },
-    /// Not asked, or it can't tell.
+    /// Not asked, or the disk can't say.
     #[default]
     Unknown,
 }
@@ -120,7 +120,7 @@ pub enum Health {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "usable", rename_all = "kebab-case")]
 pub enum Usability {
-    /// It was shown to be empty: take it.
+    /// It was shown to be empty and may be taken.
     Free,
     /// Something is on it: only with `--erase` and its [`DiskId`].
     AfterErase {
@@ -135,7 +135,7 @@ pub enum Usability {
 }
 
 impl Disk {
-    /// One that can be written to, of which no more is known: not that it is empty either.
+    /// A writable disk about which nothing else is known, not even whether it is empty.
     pub fn unexamined(path: String, identity: Identity, size_bytes: u64, kind: DiskKind) -> Disk {
         Disk {
             path,
@@ -157,7 +157,7 @@ impl Disk {
         }
     }
 
-    /// By what the user names it.
+    /// The id by which the user names it.
     pub fn id(&self) -> DiskId {
         if let Some(mapping) = &self.mapping {
             return DiskId::new(format!("{}-open", mapping.disk));
@@ -171,13 +171,13 @@ impl Disk {
         })
     }
 
-    /// The disk that a member on it is on: through a mapping, the one below.
+    /// The disk that carries a member: for a mapping, the one below.
     pub fn member_id(&self) -> DiskId {
         self.mapping.as_ref().map_or_else(|| self.id(), |mapping| mapping.disk.clone())
     }
 
-    /// The path to give to programs: the by-id link where there is one, since it still means this
-    /// disk after a reboot.
+    /// The path to give to programs: the by-id link if there is one, since it still means this disk
+    /// after a reboot.
     pub fn stable_path(&self) -> &str {
         self.identity.by_id.as_deref().unwrap_or(&self.path)
     }
@@ -189,13 +189,13 @@ impl Disk {
         self.mapping.as_ref().map_or(on, |mapping| &mapping.whole_disk)
     }
 
-    /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same:
-    /// [`Disk::usability`] tells.
+    /// Whether nothing was recognised on it and nobody uses it. It may carry data all the same: see
+    /// [`Disk::usability`].
     pub fn is_unmarked(&self) -> bool {
         self.contents.is_empty()
     }
 
-    /// Takes in what [`emptiness::examine`] found.
+    /// Records what [`emptiness::examine`] found.
     pub fn examined(&mut self, outcome: Result<Blank, Content>) {
         match outcome {
             Ok(blank) => self.blank = Some(blank),
@@ -203,7 +203,7 @@ impl Disk {
         }
     }
 
-    /// What kept us from seeing what is on it.
+    /// What kept us from seeing its contents.
     pub fn unseen(&self) -> Option<&Content> {
         self.contents.iter().find(|content| matches!(content, Content::Unseen { .. }))
     }

@@ -3,9 +3,9 @@
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The word by which the user permits to erase this very disk: its serial number; without one the
-/// WWN, else the by-id name, else the path. A partition's has `-part5` behind it, so that
-/// permission for one is none for the other.
+/// The id with which the user permits erasing this very disk: its serial number; without one the
+/// WWN, else the by-id name, else the path. A partition's ends in `-part5` or the like, so that
+/// permission for one isn't permission for the other.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct DiskId(String);
 

@@ -21,10 +21,10 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Something that is wrong.
+/// A problem.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// A name for it that stays the same: for scripts.
+    /// A stable name for it, for scripts.
     pub code: Code,
     /// How bad it is.
     pub severity: Severity,
@@ -36,7 +36,7 @@ pub struct Finding {
     pub mend: String,
 }
 
-/// Stand in a command for disks that the host doesn't have, or isn't known to have.
+/// Placeholder in a command for a disk that the host doesn't have, or isn't known to have.
 const NEW: &str = "NEW";
 const ANOTHER: &str = "ANOTHER";
 
@@ -67,7 +67,7 @@ pub enum Severity {
 pub enum Code {
     /// A member isn't there.
     MissingMember,
-    /// A member is there by its name, and answers nothing.
+    /// A member's name is there, but it doesn't answer.
     DeadMember,
     /// A member's superblock can't be read.
     UnreadableSuperblock,
@@ -81,7 +81,7 @@ pub enum Code {
     FaultyMember,
     /// A member missed writes.
     StaleMember,
-    /// Error counters went up since they were last looked at.
+    /// Error counters rose since they were last checked.
     RisingErrors,
     /// Error counters aren't zero.
     Errors,
@@ -103,7 +103,7 @@ pub enum Code {
     Quotas,
     /// nodatacow on redundant btrfs.
     Nodatacow,
-    /// It is mounted with `degraded` although it is complete, or fstab says so.
+    /// It is mounted with `degraded`, or fstab says so, although it is complete.
     DegradedOption,
     /// A change of a pool was interrupted.
     Interrupted,
@@ -123,9 +123,9 @@ pub enum Code {
     UntriedBackup,
     /// The key that opens backups isn't there.
     MissingBackupKey,
-    /// Not all that the doctor looks at may be read by who runs it.
+    /// The user may not read everything that the doctor looks at.
     NotAllSeen,
-    /// The lock of backups ends too early, or couldn't be prolonged.
+    /// The backups' lock ends too early, or couldn't be extended.
     BackupLock,
     /// An operation is paused.
     Paused,
@@ -145,7 +145,7 @@ pub enum Code {
     SamePhysicalDisk,
     /// A member's partition begins within a physical sector.
     Misaligned,
-    /// A member's disk says that it fails.
+    /// A member's disk reports that it is failing.
     FailingDisk,
     /// The kernel gives up on a disk before the disk itself does.
     Timeout,
@@ -181,11 +181,11 @@ pub enum Code {
     PartlyEncrypted,
 }
 
-/// The name of pools that are made to be measured (`braid pool bench`) and only stay to be undone;
-/// there is one at a time.
+/// The name of pools that are made to be measured (`braid pool bench`), and that only remain if
+/// they are yet to be undone; there is one at a time.
 pub const MEASURED_POOL: &str = "braid-bench";
 
-/// A change of a pool that was begun and is neither done nor being done.
+/// A change of a pool that was begun and is neither finished nor running.
 #[derive(Clone, Copy, Debug)]
 pub struct Interrupted<'a> {
     /// The pool's name.
@@ -196,7 +196,7 @@ pub struct Interrupted<'a> {
     pub done: usize,
     /// How many it has.
     pub steps: usize,
-    /// It was being undone, or is only there to be undone.
+    /// It was being undone, or only remains to be undone.
     pub to_be_undone: bool,
 }
 
@@ -215,22 +215,22 @@ impl Interrupted<'_> {
     }
 }
 
-/// A replication that was begun and is neither done nor being done.
+/// A replication that was begun and is neither finished nor running.
 #[derive(Clone, Copy, Debug)]
 pub struct UnfinishedReplication<'a> {
-    /// The pool here that it is from or to.
+    /// The local pool that it sends from or receives to.
     pub pool: Option<&'a str>,
-    /// From where, as it was ordered.
+    /// Source, as given to the command.
     pub from: &'a str,
     /// To where.
     pub to: &'a str,
-    /// What follows `braid pool replicate` when it is ordered again.
+    /// Arguments of `braid pool replicate` to start it again.
     pub words: &'a [String],
-    /// The other computer on which it was ordered; none for this one.
+    /// The other computer on which it was started; none for this one.
     pub ordered_on: Option<&'a str>,
-    /// The folder here that sends or receives.
+    /// The local folder that sends or receives.
     pub here: &'a str,
-    /// What has come of a snapshot that isn't complete, if it comes to this computer.
+    /// The part received of an incomplete snapshot, if this computer receives.
     pub half: Option<HalfReceived<'a>>,
 }
 
@@ -239,9 +239,9 @@ pub struct UnfinishedReplication<'a> {
 pub struct HalfReceived<'a> {
     /// The snapshot's name.
     pub name: &'a str,
-    /// The folder that it comes to.
+    /// The folder that receives it.
     pub folder: &'a str,
-    /// From which byte of the stream it can go on.
+    /// The byte of the stream at which it can continue.
     pub bytes: u64,
 }
 
@@ -279,12 +279,12 @@ impl UnfinishedReplication<'_> {
     }
 }
 
-/// Another computer's name for itself, in which anything could be.
+/// Another computer's name for itself, which could contain anything.
 fn plain(host: &str) -> String {
     host.chars().filter(|c| c.is_ascii_alphanumeric() || "-._".contains(*c)).collect()
 }
 
-/// What the doctor goes by.
+/// The doctor's thresholds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// A scrub older than this is overdue.
@@ -298,12 +298,12 @@ impl Default for Limits {
     }
 }
 
-/// Error counters as they were when somebody last looked, by pool UUID and devid or disk.
+/// Error counters when last checked, by pool UUID and devid or disk.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Baseline(BTreeMap<String, u64>);
 
 impl Baseline {
-    /// What the counters are now.
+    /// The current counters.
     pub fn of(pools: &[ObservedPool]) -> Baseline {
         let mut counters = BTreeMap::new();
         for pool in pools {
@@ -321,7 +321,7 @@ impl Baseline {
         Baseline(counters)
     }
 
-    /// By how much a counter went up; `None` when it was never looked at.
+    /// How much a counter rose; `None` when it was never checked.
     fn rise(&self, name: &str, now: u64) -> Option<u64> {
         // Less than before: it was reset meanwhile.
         self.0.get(name).map(|before| if now < *before { now } else { now - before })
@@ -340,7 +340,7 @@ pub fn examine(
     for pool in pools {
         let same = pools.iter().filter(|other| other.name() == pool.name()).count();
         let word = match pool.name() {
-            // Neither an option nor the name of several.
+            // Neither an option nor an ambiguous name.
             name if same == 1 && !name.starts_with('-') => name,
             _ => pool.uuid().to_string(),
         };
@@ -358,8 +358,8 @@ pub fn examine(
     findings
 }
 
-/// What fstab mounts and no disk of the host has; to be asked only where all pools of the host were
-/// looked at.
+/// What fstab mounts but no disk of the host has; call it only if all pools of the host were
+/// observed.
 pub fn absent(pools: &[ObservedPool], host: &ObservedHost) -> Vec<Finding> {
     let absent = absent_mounts::of_no_pool(pools, &host.fstab).into_iter();
     let finding = |(uuid, at): (Uuid, String)| Finding {
@@ -375,10 +375,10 @@ pub fn absent(pools: &[ObservedPool], host: &ObservedHost) -> Vec<Finding> {
     absent.map(finding).collect()
 }
 
-/// What is known beside the pool that is examined.
+/// What is known besides the pool that is examined.
 struct Ward<'a> {
     pool: String,
-    /// What names it in a command.
+    /// Its name in commands.
     word: String,
     disks: &'a [Disk],
     host: &'a ObservedHost,
@@ -409,20 +409,20 @@ impl Ward<'_> {
         format!("braid pool scrub start --wait {}", quoted(&self.word))
     }
 
-    /// A whole empty disk of the host with so much room, the smallest; else `NEW`. An empty
-    /// partition may lie beside a member, or be kept for something.
+    /// The smallest whole empty disk of the host with this much room; else `NEW`. An empty
+    /// partition may be on a member's disk, or be reserved for something.
     fn new_disk(&self, at_least_bytes: u64) -> String {
         self.smallest_free(at_least_bytes, None).unwrap_or_else(|| NEW.to_owned())
     }
 
-    /// One more, beside the one that was named already.
+    /// Another one, besides the one already named.
     fn new_disk_but(&self, named: &str, at_least_bytes: u64) -> String {
         let lent = self.smallest_free(at_least_bytes, Some(named));
         lent.unwrap_or_else(|| ANOTHER.to_owned())
     }
 
-    /// So many empty disks of the host with so much room each, the smallest first; `NEW` for each
-    /// that there isn't.
+    /// This many empty disks of the host with this much room each, smallest first; `NEW` for each
+    /// one lacking.
     fn new_disks(&self, count: usize, at_least_bytes: u64) -> Vec<String> {
         let is_enough = |disk: &&Disk| disk.size_bytes >= at_least_bytes;
         let mut free: Vec<&Disk> = self.disks.iter().filter(is_offered).filter(is_enough).collect();

@@ -1,4 +1,4 @@
-//! Disks and pools that are well, for tests.
+//! Healthy disks and pools, for tests.
 
 use crate::disk::emptiness::{Reading, examine};
 use crate::disk::{Disk, DiskKind, Identity};
@@ -24,7 +24,7 @@ pub(crate) fn disk(letter: char, size_bytes: u64) -> Disk {
     disk
 }
 
-/// A mounted btrfs on `/dev/sdX…` with so much data, each a chunk more than it uses.
+/// A mounted btrfs on `/dev/sdX…` with this much data, each allocated a chunk more than it uses.
 pub(crate) fn btrfs(
     profile: Profile,
     metadata: Profile,

@@ -1,15 +1,15 @@
 //! fstab(5): what is mounted where at boot.
 
-/// A line that mounts something, or swaps to it.
+/// A line for a filesystem or swap area.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
-    /// Of the line in the file, from 1.
+    /// Line number in the file, from 1.
     pub line: usize,
     /// `UUID=…`, a device, …
     pub what: String,
     /// Where; `none` for swap.
     pub at: String,
-    /// The same as the file has it: a blank is `\040`.
+    /// The same as written in the file: a blank is `\040`.
     pub at_as_written: &'a str,
     /// The filesystem's kind.
     pub kind: String,
@@ -24,7 +24,7 @@ impl Entry<'_> {
     }
 }
 
-/// What the lines of the text say; comments and what is none of fstab's lines are passed over.
+/// The entries in the text; comments and invalid lines are skipped.
 pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     text.lines().enumerate().filter_map(|(index, line)| {
         let mut words = line.split_ascii_whitespace();
@@ -41,8 +41,8 @@ pub fn entries(text: &str) -> impl Iterator<Item = Entry<'_>> {
     })
 }
 
-/// A field of fstab or of the kernel's tables of mounts: blanks and backslashes in it are three
-/// octal digits behind a backslash (proc(5), fstab(5)).
+/// A field of fstab or of the kernel's tables of mounts: blanks and backslashes in it are written
+/// as a backslash and three octal digits (proc(5), fstab(5)).
 pub fn decoded(field: &str) -> String {
     let mut bytes = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -62,7 +62,7 @@ pub fn decoded(field: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// A field as fstab holds it: its spaces are octal.
+/// A field as written in fstab: its spaces are octal.
 pub fn encoded(field: &str) -> String {
     field.replace('\\', "\\134").replace(' ', "\\040")
 }

@@ -7,14 +7,14 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Growth {
-    /// A disk of any size is added while in use; a balance spreads what is there.
+    /// A disk of any size is added while in use; a balance spreads the existing data.
     AnyDisk,
     /// A disk at least as large as the smallest is added, and everything is moved to the new shape
     /// while in use.
     Reshape,
-    /// A further disk gives another copy, no room.
+    /// Another disk adds a copy, but no room.
     CopiesOnly,
-    /// Not at all: copy the data away, make it anew.
+    /// Not at all: copy the data away and make it anew.
     Never,
 }
 

@@ -1,6 +1,6 @@
 //! How a random key is written, so that it can be printed and typed.
 
-/// 160 bits of chance: more than anybody can try, few enough to be typed from paper.
+/// 160 random bits: too many to guess, few enough to type from paper.
 pub const KEY_BYTES: usize = 20;
 
 /// Crockford's base 32 (<https://www.crockford.com/base32.html>): no two look alike on paper.
@@ -14,7 +14,7 @@ pub fn key_text(bytes: &[u8; KEY_BYTES]) -> String {
     let letter = |at: usize| (0..5).fold(0_u8, |value, i| value << 1 | bit(at * 5 + i));
     let letters =
         (0..KEY_BYTES * 8 / 5).map(|at| char::from(LETTERS[usize::from(letter(at)) % 32]));
-    // As long as it gets: what is moved to make room would stay in memory.
+    // Allocated in full: copies left behind by growing would stay in memory.
     let mut text = String::with_capacity(KEY_BYTES * 2);
     for (at, letter) in letters.enumerate() {
         if at > 0 && at % GROUP == 0 {
@@ -25,9 +25,9 @@ pub fn key_text(bytes: &[u8; KEY_BYTES]) -> String {
     text
 }
 
-/// The key that was meant, of what somebody typed from paper: small letters are the large ones, and
-/// those that there are not are the ones that they look like. Nothing where the text can't be a
-/// key, or is one as it stands.
+/// The key meant by what somebody typed from paper: lower case counts as upper case, and letters
+/// not in the alphabet as those they look like. `None` if the text can't be a key, or is one
+/// already.
 pub fn key_meant(typed: &str) -> Option<String> {
     let mut text = String::with_capacity(KEY_BYTES * 2);
     for letter in typed.trim().chars() {

@@ -82,12 +82,12 @@ pub enum MdFilesystem {
     Xfs,
 }
 
-/// A name that is no filesystem's that Braid puts on an array.
+/// Not the name of a filesystem that Braid puts on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("an array carries ext4 or xfs")]
 pub struct UnknownFilesystem;
 
-/// A name that is no layout's.
+/// Not the name of a layout.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no layout; there are {all}", all = all_names())]
 pub struct UnknownLayout {
@@ -112,7 +112,7 @@ impl Layout {
         Layout::Md(MdLayout::Raid6),
     ];
 
-    /// How few disks it takes. btrfs raid10 on two is there since Linux 5.15.
+    /// The minimum number of disks. btrfs raid10 on two exists since Linux 5.15.
     pub const fn min_disks(self) -> usize {
         match self {
             Layout::Btrfs(profile) => profile.min_disks(),
@@ -145,7 +145,7 @@ impl Profile {
         }
     }
 
-    /// How few devices it takes.
+    /// The minimum number of devices.
     pub const fn min_disks(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 1,
@@ -165,7 +165,7 @@ impl Profile {
         }
     }
 
-    /// How many devices can be lost whichever they are.
+    /// How many devices can be lost, whichever they are.
     pub const fn losses_survived(self) -> usize {
         match self {
             Profile::Single | Profile::Dup | Profile::Raid0 => 0,
@@ -175,8 +175,8 @@ impl Profile {
         }
     }
 
-    /// The metadata's profile that Braid puts beside data of this one on `disks` disks: never
-    /// weaker than the data, and never one copy only.
+    /// The metadata profile that Braid uses with data of this one on `disks` disks: never weaker
+    /// than the data's, and never only one copy.
     pub const fn metadata_beside(self, disks: usize) -> Profile {
         match self {
             _ if disks < 2 => Profile::Dup,

@@ -1,6 +1,6 @@
-//! Pools of disks as a model, all pure: what a disk carries, which layouts there are and what each
-//! gives, what a pool was seen to be, and the steps that bring it where it should be. No process is
-//! started and no file is read here.
+//! Pools of disks as a pure model: what a disk carries, which layouts there are and what each
+//! gives, a pool's observed state, and the steps to the desired one. No process is started and no
+//! file is read here.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! LUKS2 below a pool: each member is an opened mapping on its disk (docs/design/pools.md). What
-//! Braid makes is known again on any host by its label.
+//! LUKS2 below a pool: each member is an opened mapping on its disk (docs/design/pools.md). Volumes
+//! made by Braid are recognised on any host by their label.
 
 use crate::disk_id::DiskId;
 use crate::pool_name::PoolName;
@@ -7,15 +7,15 @@ use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Before the data lie two headers and their key slots: cryptsetup's default for LUKS2, said to it
-/// nevertheless (`--offset`), so that a backup of the header is so long.
+/// Two headers and their key slots precede the data: cryptsetup's default for LUKS2, but given
+/// explicitly (`--offset`), so that a header backup has this length.
 pub const HEADER_BYTES: u64 = 16 << 20;
 
-/// In the label, before the pool's name, and in the subsystem, before its UUID. Each has 47 bytes;
-/// a pool's name has 32 at most.
+/// Prefix of the pool's name in the label, and of its UUID in the subsystem. Each has 47 bytes; a
+/// pool's name has at most 32.
 const LABEL: &str = "braid:";
 
-/// Which mappings and volumes are in crypttab(5).
+/// The file of crypttab(5).
 pub const CRYPTTAB: &str = "/etc/crypttab";
 
 /// How a disk is to be encrypted before a pool takes it.
@@ -29,12 +29,12 @@ pub struct Encryption {
     pub uuid: Uuid,
     /// What opens it at boot.
     pub unlock: Unlock,
-    /// The file that cryptsetup reads the key from: the key file itself, or where the passphrase is
-    /// for as long as the plan is carried out.
+    /// The file from which cryptsetup reads the key: the key file itself, or where the passphrase
+    /// is while the plan runs.
     pub key_file: String,
-    /// The key file isn't there yet, and is made.
+    /// The key file doesn't exist yet, and is made.
     pub makes_key_file: bool,
-    /// Tell the disk which blocks are free, which shows them to whoever has the disk.
+    /// Tell the disk which blocks are free, which reveals them to whoever has the disk.
     pub discards: bool,
     /// The mapping's sectors: 512 or 4096.
     pub sector_bytes: u32,
@@ -48,7 +48,7 @@ pub struct Encryption {
 pub enum Unlock {
     /// A file on the system's disk.
     KeyFile,
-    /// Nobody: `braid pool open` asks for the passphrase.
+    /// Nothing: `braid pool open` asks for the passphrase.
     Passphrase,
     /// The computer's TPM2, by systemd-cryptenroll(1); the passphrase opens it, too.
     Tpm2,
@@ -70,28 +70,28 @@ pub struct LuksVolume {
     pub path: String,
     /// That device's disk.
     pub disk: DiskId,
-    /// The pool that it is of, by its label; none for one that isn't Braid's.
+    /// Its pool, by the label; none for one that isn't Braid's.
     pub pool: Option<String>,
     /// That pool's UUID when the volume was made: two pools may have the same name.
     #[serde(default)]
     pub pool_uuid: Option<Uuid>,
     /// Its mapping's name and node, while it is open.
     pub open: Option<Mapping>,
-    /// How its header is.
+    /// The state of its header.
     pub header: Header,
     /// Its key slots.
     pub slots: Vec<KeySlot>,
-    /// Whoever opens it lets discards pass.
+    /// Discards are passed on when it is opened.
     pub discards: bool,
 }
 
-/// How a LUKS header is. There are two copies, one behind the other.
+/// The state of a LUKS header. There are two copies, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Header {
-    /// Both copies are right.
+    /// Both copies are valid.
     Whole,
-    /// One of them is damaged; cryptsetup mends it by the other when it opens the volume.
+    /// One of them is damaged; cryptsetup repairs it from the other when it opens the volume.
     Damaged,
     /// There is none any more, though the volume is open: once closed, it can't be opened.
     Gone,
@@ -140,7 +140,7 @@ impl Encryption {
         format!("/dev/mapper/{}", self.mapping())
     }
 
-    /// What the mapping gives of a disk of this size.
+    /// The mapping's size on a disk of this size.
     pub fn size_bytes(&self, disk: u64) -> u64 {
         let inner = disk.saturating_sub(HEADER_BYTES);
         inner - inner % u64::from(self.sector_bytes)
@@ -175,14 +175,14 @@ impl LuksVolume {
 }
 
 impl KeySlot {
-    /// Its key is worth guessing at: it is hardly stretched, so it should be a random one.
+    /// Its key could be guessed: it is hardly stretched, so it should be a random one.
     pub fn is_barely_stretched(&self) -> bool {
         // NIST SP 800-132 asks for 1000 at least; cryptsetup makes hundreds of thousands of it.
         self.stretched_by == "pbkdf2" && self.iterations < 100_000
     }
 }
 
-/// What clevis' `tang` is told of a server.
+/// clevis' configuration for a Tang server.
 pub fn tang_pin(url: &str, thumbprint: &str) -> String {
     serde_json::json!({ "url": url, "thp": thumbprint }).to_string()
 }
@@ -192,8 +192,8 @@ pub fn label(pool: &str) -> String {
     format!("{LABEL}{pool}")
 }
 
-/// The pool that a label is of. Whoever had the disk wrote the label, and paths are made of the
-/// name: so it has to be one that a pool can have.
+/// The pool that a label names. Anybody who had the disk may have written the label, and the name
+/// becomes part of paths: so it has to be a valid pool name.
 pub fn pool_of_label(label: &str) -> Option<&str> {
     label.strip_prefix(LABEL).filter(|pool| pool.parse::<PoolName>().is_ok())
 }
@@ -203,13 +203,13 @@ pub fn subsystem(pool: Uuid) -> String {
     format!("{LABEL}{pool}")
 }
 
-/// The UUID of the pool that a subsystem is of.
+/// The UUID of the pool that a subsystem names.
 pub fn pool_of_subsystem(subsystem: &str) -> Option<Uuid> {
     subsystem.strip_prefix(LABEL)?.parse().ok()
 }
 
-/// `luks-data-3f2a91bc`: it stays the same whatever order disks are found in, and a disk that takes
-/// another's place has one of its own.
+/// `luks-data-3f2a91bc`: it stays the same in whatever order disks are found, and a disk that
+/// replaces another has a name of its own.
 pub fn mapping_name(pool: &str, volume: Uuid) -> String {
     format!("luks-{pool}-{}", short(volume))
 }
@@ -232,7 +232,7 @@ pub struct CrypttabLine<'a> {
     pub name: &'a str,
     /// UUID of the volume, if the line goes by that.
     pub volume: Option<Uuid>,
-    /// The key file; none where somebody is asked.
+    /// The key file; none if somebody is asked.
     pub key_file: Option<&'a str>,
     /// The options.
     pub options: &'a str,

@@ -1,6 +1,6 @@
 //! Whether an encrypted disk is a member of the pool that its label names. A disk whose keys
-//! couldn't be erased when it left has the label still, and so has one of another pool of that
-//! name: opened, it would come back into the pool with what it held then.
+//! couldn't be erased when it left still has the label, and so does one of another pool with that
+//! name: if opened, it would return to the pool with its old data.
 
 use crate::luks::{self, LuksVolume};
 use crate::observed::{ExclusiveOperation, MdMemberState, ObservedHost, ObservedPool};
@@ -8,7 +8,7 @@ use crate::planner::volumes_below;
 use crate::uuid::Uuid;
 use std::collections::BTreeSet;
 
-/// What a volume is to the pool that its label names.
+/// A volume's relation to the pool that its label names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// A member, or about to become one.
@@ -17,12 +17,12 @@ pub enum Standing {
     Former,
     /// A member of another pool of the same name.
     OfAnother,
-    /// It can't be known as long as the pool isn't seen whole: this host remembers other disks of
-    /// the pool, and not this one.
+    /// Unknown until the pool is seen complete: this host remembers other disks of the pool, but
+    /// not this one.
     Unknown,
 }
 
-/// What is known of one pool's members.
+/// What is known about one pool's members.
 pub struct Membership<'a> {
     pool: Option<&'a ObservedPool>,
     host: &'a ObservedHost,
@@ -46,7 +46,7 @@ impl<'a> Membership<'a> {
             let mut below = volumes_below(pool, host).filter(is_its);
             below.any(|volume| !recorded_only || is_recorded(&volume))
         };
-        // Should two be open, the one that this host remembers.
+        // If two are open, the one that this host remembers.
         let pool = pools.iter().find(|pool| below(pool, true));
         let pool = pool.or_else(|| pools.iter().find(|pool| below(pool, false)));
         let known = || host.luks.iter().filter(is_its).filter(is_recorded);
@@ -62,7 +62,7 @@ impl<'a> Membership<'a> {
         self.pool
     }
 
-    /// What this volume is to the pool.
+    /// This volume's relation to the pool.
     pub fn of(&self, volume: &LuksVolume) -> Standing {
         let is_recorded = self.recorded.contains(&volume.uuid);
         let is_below = |pool| volumes_below(pool, self.host).any(|each| each.uuid == volume.uuid);
@@ -88,7 +88,7 @@ impl<'a> Membership<'a> {
         volume.pool_uuid.zip(self.of).is_some_and(|(its, of)| its != of)
     }
 
-    /// What says that it is complete may itself be the disk that left, opened by hand.
+    /// The pool that claims to be complete may itself be the disk that left, opened by hand.
     fn is_remembered(&self, pool: &ObservedPool) -> bool {
         volumes_below(pool, self.host).all(|volume| self.recorded.contains(&volume.uuid))
     }
@@ -99,7 +99,7 @@ pub fn in_crypttab(host: &ObservedHost) -> BTreeSet<Uuid> {
     luks::crypttab(&host.crypttab).filter_map(|line| line.volume).collect()
 }
 
-/// Whether no member is missing, and none is on its way: a further disk can't be one.
+/// Whether no member is missing, and none is being added: then another disk can't be a member.
 pub fn is_complete(pool: &ObservedPool) -> bool {
     match pool {
         ObservedPool::Btrfs(btrfs) => btrfs.missing().next().is_none() && !is_taking_one(pool),
@@ -112,7 +112,7 @@ pub fn is_complete(pool: &ObservedPool) -> bool {
     }
 }
 
-/// Whether a disk is on its way into a btrfs, which doesn't list it yet.
+/// Whether a disk is being added to a btrfs, which doesn't list it yet.
 pub fn is_taking_one(pool: &ObservedPool) -> bool {
     use ExclusiveOperation as Operation;
     match pool {

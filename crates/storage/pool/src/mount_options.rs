@@ -1,20 +1,20 @@
-//! How a new pool is mounted, besides what all pools have.
+//! A new pool's mount options, besides those of all pools.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// Options of mount(8), as `compress=zstd:3,autodefrag`. Whether its filesystem knows them shows
-/// when it is mounted: then the pool is taken back.
+/// when it is mounted; if not, the pool is undone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MountOptions(Vec<String>);
 
 /// What is wrong with them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MountOptionsError {
-    /// Other characters than options have.
+    /// It has characters that options can't have.
     #[error("{0:?} is no mount option; write them as compress=zstd,autodefrag")]
     Malformed(String),
-    /// One that is decided elsewhere, or breaks what pools promise.
+    /// An option that is set elsewhere, or breaks what pools promise.
     #[error("{option} is no option for a pool: {why}")]
     Refused {
         /// Its name.

@@ -1,4 +1,4 @@
-//! What was seen of the pools on a host, at one moment.
+//! The observed state of a host's pools at one moment.
 
 mod btrfs;
 mod host;
@@ -45,7 +45,7 @@ impl Mount {
 }
 
 impl ObservedPool {
-    /// By what the user calls it: the label or the array's name without its host; else the UUID.
+    /// The name that the user uses: the label or the array's name without its host; else the UUID.
     pub fn name(&self) -> String {
         match self {
             ObservedPool::Btrfs(btrfs) => btrfs
@@ -85,7 +85,7 @@ impl ObservedPool {
         }
     }
 
-    /// Whether that member is gone, or answers nothing, though it may have a node.
+    /// Whether that member is gone, or doesn't answer although it may have a node.
     pub fn has_lost(&self, word: &str) -> bool {
         match self {
             ObservedPool::Btrfs(btrfs) => {

@@ -4,16 +4,16 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// Where snapshots are, or shall be.
+/// Where snapshots are, or should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// On this computer.
     Local(PathBuf),
-    /// On another that a shell reaches.
+    /// On another one, reached by a remote shell.
     Shell {
         /// `[USER@]HOST`
         host: String,
-        /// If not the usual one.
+        /// If not the default one.
         port: Option<u16>,
         /// There.
         path: PathBuf,
@@ -27,7 +27,7 @@ pub enum Place {
     },
 }
 
-/// A text that is no place.
+/// A string that isn't a place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{text:?}: {why}; write /PATH, [USER@]HOST:PATH, ssh://[USER@]HOST[:PORT]/PATH or tcp://HOST:PORT[/PATH]"
@@ -38,7 +38,7 @@ pub struct PlaceError {
 }
 
 impl Place {
-    /// What is at `inside` below this.
+    /// The place of `inside` below this.
     #[must_use]
     pub fn join(&self, inside: &Path) -> Place {
         let mut joined = self.clone();
@@ -118,7 +118,7 @@ fn without_brackets(host: &str) -> String {
     host.chars().filter(|c| !matches!(c, '[' | ']')).collect()
 }
 
-/// A host that begins with a dash would be an option of the shell.
+/// A host that begins with a dash would be taken for an option by the shell.
 fn check_host(host: &str) -> Result<(), &'static str> {
     let (user, bare) = host.rsplit_once('@').unwrap_or(("", host));
     let inside = bare.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
@@ -135,7 +135,7 @@ fn check_host(host: &str) -> Result<(), &'static str> {
     }
 }
 
-/// An address with colons is told from what follows by its brackets.
+/// Brackets separate an address with colons from what follows.
 fn bracketed(host: &str) -> String {
     let (user, bare) = host.split_at(host.rfind('@').map_or(0, |at| at + 1));
     if bare.contains(':') { format!("{user}[{bare}]") } else { host.to_owned() }

@@ -1,5 +1,5 @@
-//! From a wish or a change to ordered steps. What can't be done safely is refused here, with what
-//! to do instead.
+//! From a wish or a change to ordered steps. Whatever can't be done safely is refused here, with
+//! what to do instead.
 
 mod bring_up;
 mod btrfs;
@@ -45,7 +45,7 @@ pub struct NewPool {
     pub erase: ErasePermission,
     /// Where it is mounted; absolute.
     pub mount_at: String,
-    /// How, besides.
+    /// Additional mount options.
     pub options: MountOptions,
     /// UUID that the array will have; random, chosen by the caller.
     pub array: Uuid,
@@ -55,10 +55,10 @@ pub struct NewPool {
     pub accept_unstable: bool,
 }
 
-/// A change to a pool that there is.
+/// A change to an existing pool.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// Take in further disks, and spread the data over them.
+    /// Add disks, and spread the data over them.
     Add {
         /// The disks.
         disks: Vec<Disk>,
@@ -76,7 +76,7 @@ pub enum Change {
         member: MemberName,
         /// The new disk.
         by: Box<Disk>,
-        /// A further disk that takes part meanwhile, where the survivors are full.
+        /// Another disk that takes part temporarily, if the survivors are full.
         lent: Option<Box<Disk>>,
         /// Which of them may lose what they carry.
         erase: ErasePermission,
@@ -87,17 +87,17 @@ pub enum Change {
         to: Layout,
         /// The user asked for an unstable layout a second time.
         accept_unstable: bool,
-        /// Disks that it takes in for that.
+        /// Disks that are added for that.
         disks: Vec<Disk>,
         /// Which of them may lose what they carry.
         erase: ErasePermission,
     },
-    /// Give back what half empty chunks occupy, and spread data evenly.
+    /// Free the space of half-empty chunks, and spread data evenly.
     Rebalance,
 }
 
 impl Change {
-    /// The disks that the pool gets by it.
+    /// The disks that the pool gains.
     pub fn new_disks(&mut self) -> Vec<&mut Disk> {
         match self {
             Change::Add { disks, .. } | Change::Convert { disks, .. } => disks.iter_mut().collect(),
@@ -124,9 +124,8 @@ pub struct MemberName(pub String);
 
 /// Plans a new pool.
 ///
-/// # Errors
-/// Too few or too small disks, two that are one, one that may not be taken, a layout that loses
-/// data and wasn't accepted, or a mount point that is taken or can't be one.
+/// # Errors Too few or too small disks, two that are the same, one that may not be taken, a layout
+/// that loses data and wasn't accepted, or a mount point that is taken or can't be one.
 pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     check_new(new, host)?;
     match new.layout {
@@ -156,11 +155,10 @@ pub fn change(
     Ok(Plan { pool: journal_name(pool), ..plan })
 }
 
-/// Looks whether a pool has the member that the user names: before new disks are judged, which may
-/// be all right for what is meant.
+/// Checks that a pool has the member that the user names, before new disks are judged, which may be
+/// right for the member that was meant.
 ///
-/// # Errors
-/// [`Refused::NoSuchMember`], with those that there are.
+/// # Errors [`Refused::NoSuchMember`], with the existing ones.
 pub fn check_member(pool: &ObservedPool, member: &MemberName) -> Result<(), Refused> {
     use engine::Engine;
     match pool {
@@ -169,28 +167,27 @@ pub fn check_member(pool: &ObservedPool, member: &MemberName) -> Result<(), Refu
     }
 }
 
-/// The journal has a file's name, and is named in commands: neither a label of somebody else's
-/// needs to be fit for.
+/// A journal's name is used as a file name and in commands; a label from somebody else may be unfit
+/// for both.
 pub fn journal_name(pool: &ObservedPool) -> String {
     pool.name().parse::<PoolName>().map_or(pool.uuid().to_string(), |name| name.to_string())
 }
 
-/// How large a disk the pool has to be lent before this missing member is replaced, in bytes;
-/// nothing if none.
+/// How large a disk, in bytes, has to be lent to the pool before this missing member is replaced;
+/// `None` if none is needed.
 pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     btrfs::to_be_lent(pool, old)
 }
 
-/// Plans that `pool` is given up: it is unmounted, nothing begins or mounts it any more, and its
-/// disks, which are here, are empty then. What else those disks carry stays.
+/// Plans giving up `pool`: it is unmounted, nothing starts or mounts it any more, and its disks
+/// that are here end up empty. Anything else on those disks stays.
 ///
-/// # Errors
-/// When the system lies on it, or it carries what Braid doesn't know.
+/// # Errors When the system is on it, or it carries something that Braid doesn't know.
 pub fn destroy(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Refused> {
     destroy::plan(pool, host)
 }
 
-/// Plans that `pool` is mounted at `at`, now and after every boot.
+/// Plans mounting `pool` at `at`, now and after every boot.
 ///
 /// # Errors
 /// When no member is there or the array isn't assembled, it carries no known filesystem, fstab
@@ -199,8 +196,8 @@ pub fn bring_up(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Pl
     bring_up::plan(pool, at, host)
 }
 
-/// Plans that systemd begins what `wanted` says for `pool`, which is mounted at `at`, and nothing
-/// more of what an earlier config said. What was set by hand and the config doesn't speak of stays.
+/// Plans systemd units for what `wanted` says for `pool`, which is mounted at `at`, and removes
+/// those of earlier configs. What was set by hand and isn't in the config stays.
 ///
 /// `config` is the file that says so.
 ///
@@ -216,9 +213,8 @@ pub fn upkeep(
     upkeep::plan(pool, wanted, at, config, host)
 }
 
-/// Plans, one for each pool, that systemd begins nothing more for those that `config` named once
-/// and doesn't name any more. `named` are the pools that it names, with the UUIDs of those that are
-/// there.
+/// Plans, one for each pool, removing the systemd units of pools that `config` once named but no
+/// longer does. `named` are the pools that it names, with the UUIDs of those present.
 pub fn forgotten_upkeep(
     config: &str,
     named: &[(&PoolName, Option<Uuid>)],
@@ -237,7 +233,7 @@ fn check_new(new: &NewPool, host: &ObservedHost) -> Result<(), Refused> {
     }
     refused::absolute(&new.mount_at)?;
     host_files::check_mount_point_free(host, &new.mount_at)?;
-    // What can't be used at all is told as such, and isn't "too small".
+    // A disk that can't be used at all is reported as such, not as "too small".
     member::stake(&new.disks, &new.erase)?;
     let size = |disk: &Disk| {
         let encrypt = disk.encrypt.as_ref();

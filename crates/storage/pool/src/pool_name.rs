@@ -8,7 +8,7 @@ use std::str::FromStr;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolName(String);
 
-/// A text that can't be a pool's name.
+/// A string that can't be a pool's name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} can't be a pool's name; use 1 to 32 letters, digits, '.', '_' or '-', first a letter or digit, \

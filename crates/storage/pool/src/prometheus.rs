@@ -8,8 +8,8 @@ use crate::summary::{State, Summary};
 use serde::Serialize;
 use std::fmt::Write;
 
-/// All metrics; `locked` are the encrypted pools that nobody has opened, `now_s` is the time of the
-/// look, in seconds since 1970.
+/// All metrics; `locked` are the encrypted pools that nobody has opened, `now_s` is the time of
+/// observation, in seconds since 1970.
 pub fn metrics(
     pools: &[ObservedPool],
     locked: &[Summary],
@@ -93,7 +93,8 @@ const PER_POOL: [(&str, &str, OfPool); 8] = [
             State::Whole => 0.0,
             State::Stopped => 1.0,
             State::Rebuilding => 2.0,
-            // Whether it is mounted is told elsewhere, and of a locked one nothing else is known.
+            // Another metric says whether it is mounted, and nothing else is known about a locked
+            // one.
             State::Unmounted | State::Locked => 0.0,
             State::Degraded => 3.0,
             State::Failed => 4.0,

@@ -1,5 +1,5 @@
-//! Which layouts disks could have, the best for a wish first, each with what it gives and why it
-//! stands there.
+//! Which layouts disks could have, best for the wish first, each with what it gives and why it
+//! ranks there.
 
 mod score;
 mod why;
@@ -25,15 +25,15 @@ pub struct Wish {
 /// Layouts, the best first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Ranking {
-    /// What was wished.
+    /// The wish.
     pub wish: Wish,
     /// The disks, in the order of each layout's `wasted_bytes`.
     pub disks: Vec<Candidate>,
     /// Those that the disks allow.
     pub layouts: Vec<Offer>,
-    /// Those that they don't.
+    /// Those that the disks don't allow.
     pub impossible: Vec<Impossible>,
-    /// What holds for all of them.
+    /// Notes that apply to all of them.
     pub notes: Vec<String>,
 }
 
@@ -44,9 +44,9 @@ pub struct Offer {
     pub layout: Layout,
     /// Room before the filesystem's metadata.
     pub usable_bytes: u64,
-    /// What a fill with large files reaches, by estimate.
+    /// Estimate of what a fill with large files reaches.
     pub fill_bytes: u64,
-    /// What of each disk stays unused.
+    /// Unused bytes of each disk.
     pub wasted_bytes: Vec<u64>,
     /// Losses of disks that the data surely survives.
     pub losses_survived: usize,
@@ -67,11 +67,11 @@ pub struct Offer {
     pub growth_says: &'static str,
     /// 0 to 100, to compare layouts for this wish on these disks only.
     pub score: f64,
-    /// Why it stands where it stands.
+    /// Why it ranks where it does.
     pub why: String,
 }
 
-/// As [`LayoutSpeed`], with JSON names that tell what they are about.
+/// As [`LayoutSpeed`], with self-explanatory JSON names.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OfferedSpeed {
     /// One sequential reader, bytes per second.
@@ -84,13 +84,13 @@ pub struct OfferedSpeed {
     pub random_read: u64,
     /// Random writes of 4 KiB per second.
     pub random_write: u64,
-    /// Seconds to fill a lost member that was full.
+    /// Seconds to rebuild a full lost member.
     pub rebuild_seconds: Option<u64>,
     /// Where these figures are from.
     pub speeds_from: crate::speed::SpeedSource,
 }
 
-/// A layout that can't be.
+/// A layout that isn't possible.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Impossible {
     /// The layout.
@@ -114,7 +114,7 @@ pub fn rank(wish: Wish, disks: &[Candidate], speeds: &Speeds) -> Ranking {
     }
     let total: u64 = disks.iter().map(|disk| disk.size_bytes).sum();
     score::give_scores(wish, total, &mut offers);
-    // Where scores are equal the order of `Layout::ALL` stays.
+    // Equal scores keep the order of `Layout::ALL`.
     offers.sort_by(|a, b| b.score.total_cmp(&a.score));
     let reasons: Vec<String> =
         offers.iter().map(|one| why::why(wish, one, &offers, disks)).collect();

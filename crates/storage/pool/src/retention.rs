@@ -1,6 +1,6 @@
-//! Which snapshots to keep: grandfather, father, son. A policy is a row of stages, from now into
-//! the past: `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one an hour for a
-//! day, then one a day for two weeks. The grammar is the one that zrepl's users know as "grid".
+//! Which snapshots to keep: grandfather, father, son. A policy is a sequence of stages, from now
+//! into the past: `1x1h(keep=all) | 24x1h | 14x1d` keeps all of the first hour, then one per hour
+//! for a day, then one per day for two weeks. The grammar is zrepl's "grid".
 
 mod caution;
 mod policy;
@@ -22,7 +22,7 @@ pub struct Snapshot {
 }
 
 /// The newest snapshot that this side and a replica both have: without it the next replication
-/// would have to send all.
+/// would have to send everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CommonParent {
     /// Name of the snapshot here.
@@ -31,7 +31,7 @@ pub struct CommonParent {
     pub replica: String,
 }
 
-/// What becomes of one snapshot.
+/// The fate of one snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Decision {
     /// The snapshot.
@@ -48,8 +48,8 @@ pub struct Decision {
 pub enum Reason {
     /// Stays: it is the newest.
     Newest,
-    /// Stays: it claims to be of a time that hasn't come. A clock was wrong then, or is now; who
-    /// can tell?
+    /// Stays: it claims to be from the future. A clock was wrong then, or is wrong now; there is no
+    /// telling.
     Future,
     /// Stays: the stage keeps it.
     Stage {
@@ -63,7 +63,7 @@ pub enum Reason {
         /// The replica.
         replica: String,
     },
-    /// Stays: another that stays is stored as the difference to it.
+    /// Stays: another one that stays is stored as a difference from it.
     BaseOf {
         /// That other one.
         snapshot: String,
@@ -81,12 +81,12 @@ pub enum Reason {
     TooOld,
 }
 
-/// Says for each snapshot whether it stays, newest first. Intervals are laid from the newest
+/// Decides for each snapshot whether it stays, newest first. Intervals are counted from the newest
 /// snapshot that isn't later than `now` (since the Unix epoch): nothing is lost merely because no
-/// snapshot was taken for a while, nor because the clock is ahead. What is later than `now` stays
-/// and doesn't count, so one wrong date makes no other one old. In an interval the oldest stay: a
-/// newer one there would push its elders out again and again, and nothing would ever reach the
-/// later stages.
+/// snapshot was taken for a while, or because the clock is ahead. One later than `now` stays and
+/// doesn't count, so one wrong date doesn't age the others. In an interval the oldest stay:
+/// otherwise newer ones would keep pushing out older ones, and nothing would ever reach the later
+/// stages.
 pub fn select(
     policy: &Policy,
     snapshots: &[Snapshot],
@@ -119,7 +119,7 @@ pub fn select(
         match places.get(index).copied().flatten() {
             None => goes.push(Reason::TooOld),
             Some(place) => {
-                // Elders in the same interval come later in this order.
+                // Older ones in the same interval come later in this order.
                 let elders = places.iter().skip(index + 1).filter(|other| **other == Some(place));
                 let elders = elders.count();
                 let (stage, interval) = (place.stage.to_string(), place.interval + 1);
@@ -157,7 +157,7 @@ struct Slot {
 }
 
 impl Policy {
-    /// The interval in which a snapshot so much older than the newest lies.
+    /// The interval of a snapshot this much older than the newest.
     fn slot_of(&self, age: Duration) -> Option<Slot> {
         let mut begins = Duration::ZERO;
         for (index, stage) in self.stages().iter().enumerate() {

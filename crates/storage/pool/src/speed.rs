@@ -1,4 +1,4 @@
-//! How fast a layout is on given disks: a model, unless a benchmark measured it.
+//! A layout's speed on given disks: from a model, unless a benchmark measured it.
 
 mod measured;
 mod model;
@@ -10,7 +10,7 @@ use crate::layout::Layout;
 use crate::wish::Candidate;
 use serde::{Deserialize, Serialize};
 
-/// What a disk does alone.
+/// Speeds of one disk alone.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DiskSpeed {
     /// One sequential reader, bytes per second.
@@ -23,7 +23,7 @@ pub struct DiskSpeed {
     pub random_write: f64,
 }
 
-/// What a layout does.
+/// Speeds of a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LayoutSpeed {
     /// One sequential reader, bytes per second.
@@ -36,8 +36,7 @@ pub struct LayoutSpeed {
     pub random_read: f64,
     /// Writes of 4 KiB at random places, per second.
     pub random_write: f64,
-    /// Seconds until a lost member that was full is filled again; `None` when nothing could fill
-    /// it.
+    /// Seconds to rebuild a full lost member; `None` when it can't be rebuilt.
     pub rebuild_seconds: Option<f64>,
     /// Where these figures are from.
     pub from: SpeedSource,
@@ -77,7 +76,7 @@ pub fn speed(
 
 impl DiskSpeed {
     /// A common disk of this kind. Sequential HDD and SSD: what the articles measured (160 and 500
-    /// MB/s); the others are what data sheets of ordinary models say, rounded down.
+    /// MB/s); the others are from data sheets of ordinary models, rounded down.
     pub const fn typical(kind: DiskKind) -> DiskSpeed {
         match kind {
             DiskKind::Hdd => {

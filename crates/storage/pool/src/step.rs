@@ -1,5 +1,5 @@
 //! A plan as plain data: ordered steps, what must hold before and after each, and how it is undone.
-//! Whoever carries a plan out needs to know nothing of layouts.
+//! Executing a plan requires no knowledge of layouts.
 
 mod action;
 mod condition;
@@ -24,15 +24,15 @@ pub struct Plan {
     pub warnings: Vec<String>,
     /// The steps.
     pub steps: Vec<Step>,
-    /// Holds when all of them are done; else the plan isn't through.
+    /// Must hold when all of them are done; otherwise the plan has failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub after: Vec<Condition>,
-    /// The steps that the plan goes on without when they can't be done.
+    /// The steps that are skipped when they can't be done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dispensable: Vec<Dispensable>,
 }
 
-/// A step that the plan goes on without when it can't be done.
+/// A step that is skipped when it can't be done.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dispensable {
     /// Its name.
@@ -49,26 +49,26 @@ pub struct Step {
     pub name: String,
     /// What it does, in a sentence.
     pub says: String,
-    /// Must hold before it is begun; else the plan stops without doing it.
+    /// Must hold before it is begun; otherwise the plan stops without doing it.
     pub before: Vec<Condition>,
     /// What is done.
     pub action: Action,
     /// Holds when it is done.
     pub after: Vec<Condition>,
-    /// How it is taken back.
+    /// How it is undone.
     pub undo: Undo,
 }
 
-/// How a step is taken back when the user abandons the plan.
+/// How a step is undone when the user abandons the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Undo {
     /// By these, in this order.
     By(Vec<Action>),
-    /// There is nothing to take back: it changes nothing, or what it made disappears with an
-    /// earlier step's undo.
+    /// There is nothing to undo: it changes nothing, or what it made disappears with an earlier
+    /// step's undo.
     Nothing,
-    /// It can't be: this is why. A plan can't be abandoned past this step, only gone on with.
+    /// It can't be undone, for this reason. Past this step a plan can't be abandoned, only resumed.
     Never(String),
 }
 
@@ -83,7 +83,7 @@ impl Plan {
         self.steps.iter().find(|step| step.name == name)
     }
 
-    /// What it means when this step can't be done, if the plan goes on without it.
+    /// The consequence when this step can't be done, if the plan can skip it.
     pub fn otherwise(&self, step: &Step) -> Option<&str> {
         let found = self.dispensable.iter().find(|each| each.step == step.name)?;
         Some(&found.otherwise)

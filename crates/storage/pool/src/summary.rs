@@ -1,4 +1,4 @@
-//! How a pool is, in one line.
+//! A pool's state, in one line.
 
 use crate::absent_mounts;
 use crate::capacity::capacity;
@@ -25,9 +25,9 @@ pub struct Summary {
     pub state: State,
     /// How many members it should have.
     pub disks: usize,
-    /// How many of those are not there, or don't have all their data.
+    /// How many of those are missing, or don't have all their data.
     pub lacking: usize,
-    /// Room for data, as the layout gives it.
+    /// Room for data in this layout.
     pub size_bytes: Option<u64>,
     /// What is stored, each byte counted once; known when mounted.
     pub used_bytes: Option<u64>,
@@ -43,17 +43,17 @@ pub struct Summary {
 pub enum State {
     /// All are there.
     Whole,
-    /// All are there and nothing runs: the array isn't assembled.
+    /// All are there but the array isn't assembled.
     Stopped,
-    /// One is being filled.
+    /// One is being rebuilt.
     Rebuilding,
     /// Its disks are encrypted, and nobody has opened them.
     Locked,
-    /// All are there, and what fstab mounts isn't mounted.
+    /// All are there, but what fstab mounts isn't mounted.
     Unmounted,
     /// Some are not there; the data is.
     Degraded,
-    /// So many are not there that data is lost until they come back.
+    /// So many are missing that data is unavailable until they come back.
     Failed,
 }
 
@@ -62,12 +62,12 @@ pub enum State {
 pub struct Activity {
     /// `scrub`, `balance`, `resync`…
     pub name: String,
-    /// How much of it is done, 0 to 1; btrfs tells it elsewhere.
+    /// How much of it is done, 0 to 1; btrfs reports it elsewhere.
     pub done: Option<f64>,
 }
 
 impl Summary {
-    /// Of a pool as it was seen.
+    /// From a pool as observed.
     pub fn of(pool: &ObservedPool) -> Self {
         match pool {
             ObservedPool::Btrfs(btrfs) => of_btrfs(pool, btrfs),
@@ -75,7 +75,7 @@ impl Summary {
         }
     }
 
-    /// Of an encrypted pool of which nothing but its LUKS volumes can be seen.
+    /// For an encrypted pool of which only the LUKS volumes can be seen.
     pub fn locked(name: &str, volumes: &[&LuksVolume]) -> Self {
         Summary {
             name: name.to_owned(),
@@ -161,7 +161,7 @@ fn of_btrfs(pool: &ObservedPool, btrfs: &ObservedBtrfs) -> Summary {
 fn btrfs_room(btrfs: &ObservedBtrfs, profile: Profile) -> Option<u64> {
     let sizes: Vec<u64> = btrfs.members.iter().map(|member| member.size_bytes).collect();
     let room = capacity(Layout::Btrfs(profile), MdFilesystem::default(), &sizes);
-    // With one profile's minimum not reached any more, what is there already is all there is.
+    // When the profile's minimum isn't reached any more, the allocated room is all there is.
     Some(room.map_or_else(|| btrfs.space_of(Purpose::Data).0, |room| room.usable_bytes))
 }
 
@@ -214,7 +214,7 @@ fn of_md(pool: &ObservedPool, md: &ObservedMd) -> Summary {
     }
 }
 
-/// With how many lost it can still have all data, if it's the right ones.
+/// How many losses it can survive, if the right ones are lost.
 fn most_losses(layout: MdLayout, disks: usize) -> usize {
     match layout {
         MdLayout::Raid10 { copies, .. } => disks - disks.div_ceil(usize::from(copies.max(1))),

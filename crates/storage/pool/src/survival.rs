@@ -3,12 +3,12 @@
 use crate::layout::{Layout, MdLayout, Spread};
 use serde::Serialize;
 
-/// Losses that are survived whichever disks they hit, and those that may be.
+/// Losses that are survived whichever disks fail, and those that may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Survival {
     /// Of the data.
     pub data: usize,
-    /// Of the metadata: with these left the filesystem can still be mounted, though files may have
+    /// Of the metadata: up to this many the filesystem can still be mounted, though files may have
     /// holes.
     pub metadata: usize,
     /// Of the data, when the right disks fail.
@@ -21,8 +21,8 @@ pub fn survival(layout: Layout, disks: usize) -> Survival {
         Layout::Btrfs(profile) => {
             let data = profile.losses_survived().min(disks.saturating_sub(1));
             let metadata = profile.metadata_beside(disks).losses_survived();
-            // Each chunk is laid out anew over all devices, so with more than a few of them every
-            // further loss hits one.
+            // Each chunk's devices are chosen anew, so with more than a few chunks every further
+            // loss hits one.
             Survival { data, metadata, data_maybe: data }
         }
         Layout::Md(md) => {

@@ -1,12 +1,12 @@
-//! Text that somebody else chose: labels on disks, names of arrays and files. It may be made to
-//! look like something that Braid says, or to command the terminal that it is shown on.
+//! Text that somebody else chose: labels on disks, names of arrays and files. It may be crafted to
+//! look like output of Braid, or to control the terminal.
 
 use serde::{Deserialize, Serialize};
 use std::fmt::{self, Write};
 use std::ops::Deref;
 
-/// Such a text. As it is shown, it is one line without anything that a terminal obeys or that turns
-/// the reading order; as data (`--json`, [`Deref`]) it is what it is.
+/// Such a text. When displayed, it is one line without terminal control characters or anything that
+/// changes the reading order; as data (`--json`, [`Deref`]) it is unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Untrusted<T = String>(pub T);
@@ -36,18 +36,18 @@ impl From<&str> for Untrusted {
     }
 }
 
-/// Text in which untrusted text may be, on one line: a finding, a cell of a table.
+/// Text that may contain untrusted text, as one line: a finding, a table cell.
 pub fn one_line(text: &str) -> String {
     written(text, deceives)
 }
 
-/// The same for text of several lines, which only has no commands to the terminal in it.
+/// The same for multi-line text: only terminal controls are removed.
 pub fn lines(text: &str) -> String {
     written(text, |c| deceives(c) && c != '\n' && c != '\t')
 }
 
 /// Control characters (C0, C1, DEL), line and paragraph separators, and the invisible ones that
-/// turn the reading order or join (Unicode's bidirectional controls, UAX #9; zero-width ones).
+/// change the reading order or join (Unicode's bidirectional controls, UAX #9; zero-width ones).
 pub fn deceives(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -66,7 +66,7 @@ fn written(text: &str, special: impl Fn(char) -> bool) -> String {
     Shown(text, special).to_string()
 }
 
-/// As JSON writes them, so that a JSON text stays one.
+/// As in JSON, so that a JSON text stays valid.
 fn escaped(text: &str, special: impl Fn(char) -> bool, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     text.chars().try_for_each(|c| match c {
         '\\' if special(c) => f.write_str(r"\\"),

@@ -1,5 +1,5 @@
-//! What is done for a pool at regular times: scrubs, snapshots, retention, replication; and the
-//! systemd units that do it.
+//! A pool's regular jobs: scrubs, snapshots, retention, replication; and the systemd units that run
+//! them.
 
 mod backup;
 mod calendar;
@@ -16,7 +16,7 @@ use crate::retention::Policy;
 use braid_units::Rate;
 use std::time::Duration;
 
-/// What of it is wanted.
+/// Which of these are wanted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Upkeep {
     /// Everything is read and compared with its checksums or copies.
@@ -36,7 +36,7 @@ pub struct Upkeep {
 pub struct When {
     /// At these times,
     pub on: Calendar,
-    /// or up to so much later: not all pools and computers begin at once.
+    /// or up to this much later, so that pools and computers don't all start at once.
     pub jitter: Duration,
 }
 
@@ -51,10 +51,10 @@ pub struct Snapshots {
     pub into: String,
 }
 
-/// What becomes of old snapshots.
+/// What happens to old snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// When it is looked.
+    /// When it runs.
     pub when: When,
     /// Which stay.
     pub policy: Policy,
@@ -65,23 +65,21 @@ pub struct Retention {
 /// A copy of the snapshots elsewhere.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replication {
-    /// When those that aren't there yet are sent.
+    /// When snapshots that aren't there yet are sent.
     pub when: When,
     /// From which folder.
     pub folder: String,
     /// To where.
     pub to: Place,
-    /// At most so fast.
+    /// Maximum rate.
     pub limit: Option<Rate>,
-    /// Of each subvolume only the newest.
+    /// Only the newest of each subvolume.
     pub newest: bool,
 }
 
-/// Reads the bound of a replication's rate: anything but nothing, with which it would wait for
-/// ever.
+/// Parses a replication's rate limit; zero is refused, since it would wait forever.
 ///
-/// # Errors
-/// What is wrong with it, in words: it is no rate, or it is zero.
+/// # Errors What is wrong with it, in words: it isn't a rate, or it is zero.
 pub fn rate_limit(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>() {
         Ok(rate) if rate.bits_per_sec() == 0 => Err("nothing would ever be sent".to_owned()),
@@ -90,7 +88,7 @@ pub fn rate_limit(text: &str) -> Result<Rate, String> {
     }
 }
 
-/// Where snapshots are when nobody says.
+/// The default folder of snapshots.
 pub const SNAPSHOTS: &str = ".snapshots";
 
 impl Upkeep {

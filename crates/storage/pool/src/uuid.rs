@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A UUID. Braid chooses those of what it makes before it makes it, so that each step can tell its
+/// A UUID. Braid chooses the UUIDs of what it makes in advance, so that each step can recognise its
 /// own work.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]

@@ -26,7 +26,7 @@ pub(super) fn capacity(profile: Profile, disk_bytes: &[u64]) -> Capacity {
         simulated += room;
     }
     let usable_bytes = closed_form(profile, &free).unwrap_or(simulated);
-    // What is left below the size of one chunk per device is rounding, not waste.
+    // Less than one chunk left per device is rounding, not waste.
     let rounding = allocator.largest_stripe(profile, MAX_STRIPE);
     let wasted_bytes =
         allocator.free.iter().map(|left| if *left > rounding { *left } else { 0 }).collect();
@@ -34,7 +34,7 @@ pub(super) fn capacity(profile: Profile, disk_bytes: &[u64]) -> Capacity {
 }
 
 /// The limit that ever smaller chunks would reach; `None` for raid10 and the parity profiles, whose
-/// way of allocating has no such simple limit.
+/// allocation has no such simple limit.
 pub(super) fn closed_form(profile: Profile, free: &[u64]) -> Option<u64> {
     let sum: u64 = free.iter().sum();
     let copies = match profile {
@@ -50,17 +50,17 @@ pub(super) fn closed_form(profile: Profile, free: &[u64]) -> Option<u64> {
     (0..copies).map(|j| descending.iter().skip(j).sum::<u64>() / (copies - j) as u64).min()
 }
 
-/// Bytes that data of large files can take when metadata, which needs chunks of its own, grows with
-/// it.
+/// Bytes available for the data of large files while metadata, which needs its own chunks, grows
+/// with it.
 fn fill_bytes(profile: Profile, free: &[u64]) -> u64 {
     // Checksums (4 bytes for 4096), extents and their back references.
     const METADATA_SHARE: f64 = 0.0013;
-    /// A 512 MiB reserve at most stays free in metadata (`btrfs_update_global_block_rsv`).
+    /// At most 512 MiB stay reserved in metadata (`btrfs_update_global_block_rsv`).
     const GLOBAL_RESERVE: u64 = 512 << 20;
     let metadata = profile.metadata_beside(free.len());
     let mut allocator = Allocator::new(free);
     let metadata_chunk = if allocator.total > 50 * GIB { GIB } else { 256 * MIB };
-    // Of striped metadata the limit is for all stripes together.
+    // For striped metadata the limit is for all stripes together.
     let metadata_stripe = match metadata {
         Profile::Raid10 => metadata_chunk / width(metadata, free.len()).unwrap_or(1) as u64,
         _ => metadata_chunk,
@@ -84,7 +84,7 @@ fn fill_bytes(profile: Profile, free: &[u64]) -> u64 {
     }
 }
 
-/// Unallocated bytes of each device, and the kernel's way to take chunks from them.
+/// Unallocated bytes of each device, from which chunks are taken as the kernel does.
 pub(super) struct Allocator {
     free: Vec<u64>,
     total: u64,
@@ -95,7 +95,7 @@ impl Allocator {
         Allocator { free: free.to_vec(), total: free.iter().sum() }
     }
 
-    /// Takes one chunk; how much it holds. `None` when too few devices have any space left.
+    /// Takes one chunk and returns how much it holds; `None` when too few devices have space left.
     pub(super) fn take(&mut self, profile: Profile, max_stripe: u64) -> Option<u64> {
         let mut order: Vec<usize> = (0..self.free.len()).collect();
         order.sort_by_key(|index| std::cmp::Reverse(self.free.get(*index).copied().unwrap_or(0)));
@@ -116,14 +116,14 @@ impl Allocator {
     }
 
     /// A chunk is at most a tenth of the filesystem. Beyond 2.5 TiB larger steps than the kernel's
-    /// keep this quick and change nothing that could be seen.
+    /// keep this fast without a visible difference.
     fn largest_stripe(&self, profile: Profile, max_stripe: u64) -> u64 {
         let data = width(profile, self.free.len()).map_or(1, |width| data_stripes(profile, width));
         max_stripe.min(self.total / 10 / data).max(self.total / 2500 / data).max(STRIPE_LEN)
     }
 }
 
-/// How many devices a chunk spans when so many have space.
+/// How many devices a chunk spans when this many have space.
 fn width(profile: Profile, with_space: usize) -> Option<usize> {
     let width = match profile {
         Profile::Single | Profile::Dup => 1,

@@ -7,13 +7,14 @@ const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 const TIB: u64 = 1 << 40;
 
-/// What a fill with large files reaches, made as Braid makes it (no blocks reserved for root).
+/// What a fill with large files reaches on a filesystem made by Braid (no blocks reserved for
+/// root).
 pub(super) fn fill_bytes(filesystem: MdFilesystem, device_bytes: u64) -> u64 {
     let own = match filesystem {
         MdFilesystem::Ext4 => {
             let inodes = device_bytes / ext4_bytes_per_inode(device_bytes) * 256;
-            // Superblock copies, group descriptors, bitmaps; and 2 % up to 4096 clusters that
-            // nobody may take (`ext4_calculate_resv_clusters`).
+            // Superblock copies, group descriptors, bitmaps; and 2 %, at most 4096 clusters, that
+            // nobody may use (`ext4_calculate_resv_clusters`).
             let groups = device_bytes / (128 * MIB) * 3 * BLOCK;
             inodes
                 + ext4_journal_bytes(device_bytes)
@@ -21,7 +22,7 @@ pub(super) fn fill_bytes(filesystem: MdFilesystem, device_bytes: u64) -> u64 {
                 + (device_bytes / 50).min(4096 * BLOCK)
         }
         // The log is a 2048th of large devices (64 MiB to 2 GiB); allocation groups, free space
-        // trees and what reflink and inode trees have reserved take about another percent.
+        // trees and the reserves of reflink and inode trees take about another percent.
         MdFilesystem::Xfs => {
             (device_bytes / 2048).clamp(64 * MIB, 2 * GIB - MIB) + device_bytes / 100
         }

@@ -1,5 +1,5 @@
-//! md uses the same of every member (but for raid0), behind a superblock, a bitmap and headroom for
-//! later reshapes.
+//! md uses the same amount of every member (except for raid0), after a superblock, a bitmap and
+//! headroom for later reshapes.
 
 use crate::layout::MdLayout;
 

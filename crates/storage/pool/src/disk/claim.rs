@@ -2,12 +2,12 @@ use super::{Content, Disk, DiskId, Usability};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// The right to overwrite one disk, as long as it is what it was when the plan was made. There is
-/// no other way to make one than [`Claim::stake`], which asks for the user's permission unless the
-/// disk was shown to be empty.
+/// The right to overwrite one disk, as long as it is as it was when the plan was made. Only
+/// [`Claim::stake`] creates one, which requires the user's permission unless the disk was shown to
+/// be empty.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// The disk, by the user's word for it.
+    /// The disk, as the user named it.
     id: DiskId,
     /// Its stable path.
     path: String,
@@ -33,7 +33,7 @@ pub enum ClaimRefused {
         /// What the user would have to write.
         id: DiskId,
     },
-    /// It can't be used whatever the user says.
+    /// It can't be used, whatever the user permits.
     #[error("{disk} can't be used: {why}")]
     Unusable {
         /// Path of the disk.
@@ -49,19 +49,19 @@ impl ErasePermission {
         ErasePermission(ids.into_iter().collect())
     }
 
-    /// Whether it is given for this disk.
+    /// Whether it covers this disk.
     pub fn covers(&self, id: &DiskId) -> bool {
         self.0.contains(id)
     }
 
-    /// Those ids that are of none of `disks`: most likely mistyped.
+    /// The ids that match none of `disks`: most likely mistyped.
     pub fn of_nobody<'a>(&'a self, disks: &[Disk]) -> Vec<&'a DiskId> {
         self.0.iter().filter(|id| !disks.iter().any(|disk| disk.id() == **id)).collect()
     }
 }
 
 impl Claim {
-    /// Claims `disk`: it is empty, or the user permitted to erase this very one.
+    /// Claims `disk`: it is empty, or the user permitted erasing this very one.
     ///
     /// # Errors
     /// [`ClaimRefused::Carries`] when something is on it and the permission doesn't cover it,
@@ -106,12 +106,11 @@ impl Claim {
         &self.contents
     }
 
-    /// Whether `disk`, as it is now and, where nothing is recognised on it, examined, still is what
-    /// was claimed; else what changed. The caller holds it open with `O_EXCL` meanwhile.
+    /// Whether `disk` as it is now (examined, if nothing is recognised on it) is still what was
+    /// claimed; otherwise what changed. Meanwhile the caller holds it open with `O_EXCL`.
     ///
-    /// # Errors
-    /// What changed: its identity, its size or its contents; also that nobody has looked whether
-    /// it is empty.
+    /// # Errors What changed: its identity, its size or its contents; also that it wasn't examined
+    /// for emptiness.
     pub fn still_holds(&self, disk: &Disk) -> Result<(), String> {
         if disk.id() != self.id {
             return Err(format!("{} is now the disk {}, not {}", self.path, disk.id(), self.id));

@@ -11,7 +11,7 @@ pub enum Content {
         kind: String,
         /// Its label.
         label: Option<String>,
-        /// Its UUID, in the form that its kind has.
+        /// Its UUID, in the format of its kind.
         uuid: Option<String>,
     },
     /// A partition table.
@@ -20,15 +20,15 @@ pub enum Content {
         kind: String,
         /// Paths of the partitions in it that the kernel shows.
         partitions: Vec<String>,
-        /// How many are in it, if that is known: the kernel may not know such a table, or not have
-        /// read it.
+        /// The number of partitions, if known: the kernel may not know this kind of table, or not
+        /// have read it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         entries: Option<u32>,
-        /// By what it is told from others, if it has that.
+        /// What distinguishes it from others, if it has that.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         uuid: Option<String>,
     },
-    /// A member of something that several devices make.
+    /// A member of something made of several devices.
     Member {
         /// Of what kind.
         family: Family,
@@ -42,14 +42,14 @@ pub enum Content {
         /// Its label.
         label: Option<String>,
     },
-    /// Swapped to right now.
+    /// In use as swap.
     SwapActive,
     /// It is mounted.
     Mounted {
         /// Where.
         at: String,
     },
-    /// Another device is built on it and runs (`/sys/class/block/…/holders`).
+    /// Another running device is built on it (`/sys/class/block/…/holders`).
     Holder {
         /// That device, such as `md127` or `dm-0`.
         device: String,
@@ -59,9 +59,9 @@ pub enum Content {
         /// The path by which it is used.
         path: String,
     },
-    /// Something holds it open exclusively, and nothing above says what.
+    /// Something unknown holds it open exclusively.
     Busy,
-    /// Bytes that are something, though nothing that is recognised ([`super::emptiness`]).
+    /// Data in no recognised format ([`super::emptiness`]).
     Unknown {
         /// What was seen.
         what: String,
@@ -73,14 +73,14 @@ pub enum Content {
         /// What is on that.
         what: Box<Content>,
     },
-    /// It could not be seen what is there, so nobody may believe that there is nothing.
+    /// Its contents couldn't be seen, so it must not be assumed empty.
     Unseen {
         /// What stood in the way.
         why: String,
     },
 }
 
-/// What makes one thing of many devices.
+/// What combines many devices into one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Family {
@@ -111,7 +111,7 @@ impl Content {
         )
     }
 
-    /// Whether it is data, rather than somebody who uses it, or a table whose partitions tell for
+    /// Whether it is data, rather than a user of the disk, or a table whose partitions are reported
     /// themselves.
     pub fn is_data(&self) -> bool {
         matches!(
@@ -129,8 +129,7 @@ impl Content {
         matches!(self, Content::Unknown { .. })
     }
 
-    /// Whether it belongs to a manager of volumes of its own that Braid recognises and leaves
-    /// alone.
+    /// Whether it belongs to another volume manager, which Braid recognises and leaves alone.
     pub fn is_left_alone(&self) -> bool {
         let Content::Member { family, .. } = self else { return false };
         !matches!(family, Family::Btrfs | Family::Md)
@@ -152,7 +151,7 @@ impl Family {
 }
 
 impl fmt::Display for Content {
-    /// As it stands in plans and refusals: `ext4 "photos" (UUID 4f…)`.
+    /// As shown in plans and refusals: `ext4 "photos" (UUID 4f…)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |f: &mut fmt::Formatter<'_>, name: &Option<String>, uuid: &Option<String>| {
             if let Some(name) = name.as_ref().filter(|name| !name.is_empty()) {

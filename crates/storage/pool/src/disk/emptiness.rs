@@ -1,7 +1,7 @@
-//! When a disk counts as empty. That nothing is recognised on it is not enough: a damaged
-//! filesystem, an encrypted disk without a header or raw data have no signature either. Empty has
-//! to be shown: the disk is read where filesystems and RAIDs keep copies of what describes them, at
-//! both ends, and at places spread over all of it, and is blank there.
+//! When a disk counts as empty. Recognising nothing on it isn't enough: a damaged filesystem, an
+//! encrypted disk without a header or raw data have no signature either. Emptiness has to be
+//! proved: the disk is read where filesystems and RAIDs keep copies of their metadata, at both
+//! ends, and at places spread over all of it, and is blank there.
 
 mod places;
 mod resemblance;
@@ -29,23 +29,23 @@ pub enum Reading {
         at: u64,
         /// What these bytes resemble.
         resemble: &'static str,
-        /// Whether that is a format's magic number, and not a guess from how the bytes look.
+        /// Whether that is a format's magic number, not a guess from the bytes' appearance.
         known: bool,
     },
-    /// It can't be known what is there.
+    /// The contents can't be known.
     Unread {
         /// What stood in the way.
         why: String,
     },
 }
 
-/// So many different finds are told.
+/// Number of different finds that are reported.
 const TOLD: usize = 3;
 
 impl Reading {
     /// What `bytes`, read at `place`, are.
     pub fn of(place: Extent, bytes: &[u8]) -> Reading {
-        // Each is as the one before it: memcmp(3) is quick without the compiler's help too.
+        // All bytes equal their predecessor: memcmp(3) is fast even without compiler optimisation.
         let all = |value: u8| match bytes {
             [] => true,
             [first, rest @ ..] => *first == value && bytes.starts_with(rest),
@@ -67,9 +67,7 @@ impl Reading {
 
 /// Reads a disk of `size_bytes` at all [`places`].
 ///
-/// # Errors
-/// What the disk carries instead of nothing; also when it is unknown, since a place could not be
-/// read.
+/// # Errors What the disk carries; also when that is unknown, since a place couldn't be read.
 pub fn examine(size_bytes: u64, mut read: impl FnMut(Extent) -> Reading) -> Result<Blank, Content> {
     let places = places(size_bytes);
     let mut found = Finds::default();
@@ -105,7 +103,7 @@ impl Finds {
         }
     }
 
-    /// The most telling first; nothing of a blank disk.
+    /// The most telling first; nothing for a blank disk.
     fn told(&self) -> Option<String> {
         let mut seen = BTreeSet::new();
         let first_of_each = self.known.iter().chain(&self.guessed);

@@ -6,7 +6,7 @@ use crate::upkeep::LockSpan;
 use braid_units::format_duration;
 use std::time::Duration;
 
-/// What is known here of a folder's backups at one target. Times are since the Unix epoch.
+/// What is known here about a folder's backups at one target. Times are since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BackupState<'a> {
     /// The pool that the folder is on.
@@ -15,11 +15,11 @@ pub struct BackupState<'a> {
     pub path: &'a str,
     /// The target.
     pub target: &'a str,
-    /// When the last one that came through was begun.
+    /// When the last successful one was begun.
     pub done: Option<Duration>,
-    /// How much later that was than the one before.
+    /// The time between that and the one before.
     pub gap: Option<Duration>,
-    /// One was begun then, and nobody is at work on it.
+    /// When one was begun that nobody is working on.
     pub cut_off: Option<Duration>,
     /// Why the last try failed.
     pub failed: Option<&'a str>,
@@ -27,20 +27,20 @@ pub struct BackupState<'a> {
     pub unreadable: usize,
 }
 
-/// What is known here of a target. Times are since the Unix epoch.
+/// What is known here about a target. Times are since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TargetState<'a> {
     /// Which.
     pub target: &'a str,
-    /// Since when it is used.
+    /// Since when it has been used.
     pub since: Duration,
     /// When it was checked, and what was wrong then.
     pub checked: Option<CheckState>,
     /// When something was read back and compared, and what was wrong with that.
     pub restored: Option<(Duration, Option<&'a str>)>,
-    /// How what is there is locked.
+    /// How its contents are locked.
     pub lock: Option<LockState<'a>>,
-    /// The key that opens it, where it isn't in its place any more.
+    /// The key that opens it, if it isn't in its place any more.
     pub missing_key: Option<&'a str>,
 }
 
@@ -51,23 +51,23 @@ pub struct CheckState {
     pub at: Duration,
     /// What was wrong.
     pub errors: usize,
-    /// That was mended since.
+    /// That has been repaired since.
     pub repaired: bool,
 }
 
-/// What is known here of a target's locks.
+/// What is known here about a target's locks.
 #[derive(Clone, Copy, Debug)]
 pub struct LockState<'a> {
-    /// For how long all is to be locked.
+    /// For how long everything should be locked.
     pub span: LockSpan,
-    /// When the first of what backups need is free, since the Unix epoch.
+    /// When the first file that backups need becomes unlocked, since the Unix epoch.
     pub ends: Option<Duration>,
-    /// Why the last try to prolong them failed.
+    /// Why the last attempt to extend them failed.
     pub failed: Option<&'a str>,
 }
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Where nothing tells how often backups are made.
+/// If nothing shows how often backups are made.
 const USUALLY: Duration = Duration::from_secs(3 * 24 * 3600);
 /// As scrubs, which do the same for disks.
 const CHECK_WITHIN: Duration = Duration::from_secs(35 * 24 * 3600);
@@ -90,7 +90,7 @@ impl BackupState<'_> {
             });
         };
         let why = self.failed.map_or(String::new(), |why| format!("; the last try: {why}"));
-        // Missing one of them is nothing yet.
+        // One missed backup is no problem yet.
         let within = self.gap.map_or(USUALLY, |gap| (gap * 2).max(DAY) + DAY);
         match self.done {
             Some(done) if now.saturating_sub(done) > within => {
@@ -192,7 +192,8 @@ impl TargetState<'_> {
     fn of_lock(&self, now: Duration) -> Option<Finding> {
         let (lock, target) = (self.lock?, self.target);
         let left = lock.ends.map(|ends| ends.saturating_sub(now));
-        // Each backup, and the care each week, leave the whole span: half of it is a long silence.
+        // Each backup, and the weekly care, renews the whole span: being down to half means a long
+        // silence.
         let (severity, what) = match (left, lock.failed) {
             (_, Some(why)) => (
                 Severity::Danger,
@@ -228,7 +229,7 @@ fn is_old(at: Duration, within: Duration, now: Duration) -> bool {
     now.saturating_sub(at) > within
 }
 
-/// Nobody wants to know the seconds.
+/// Seconds don't matter here.
 fn rounded(age: Duration) -> Duration {
     let hours = age.as_secs() / 3600;
     match hours {

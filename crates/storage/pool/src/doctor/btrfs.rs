@@ -15,7 +15,7 @@ pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<
     mounts(ward, pool, findings);
 }
 
-/// By what a member's counters are found again.
+/// The key of a member's counters.
 pub(super) fn counter_name(pool: &ObservedBtrfs, member: &BtrfsMember) -> String {
     format!("{}/{}", pool.uuid, member.devid)
 }
@@ -90,7 +90,7 @@ fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         let mend = replace(ward, member);
         findings.push(ward.finding(Code::UnreadableSuperblock, Severity::Danger, what, mend));
     }
-    // Of what is dead, that is said already, and no scrub helps it.
+    // Dead members are reported already, and a scrub doesn't help them.
     let counts = |member: &&BtrfsMember| {
         member.errors.sum() > 0 && !member.fault.is_some_and(MemberFault::is_dead)
     };
@@ -125,7 +125,7 @@ fn errors(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
     let behind = |member: &&BtrfsMember| {
         member.generation.is_some_and(|generation| generation < pool.generation)
     };
-    // While mounted the superblocks on disk lag behind by the running transaction.
+    // While mounted, the superblocks on disk lag by the running transaction.
     for member in pool.present().filter(behind).filter(|_| pool.mounts.is_empty()) {
         let what = format!(
             "device {} was away while the others were written to: what it missed is out of date until a scrub",
@@ -176,13 +176,13 @@ fn profiles(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) 
     }
 }
 
-/// Too little to allocate a chunk of each kind where it has to be: then writes end with "no space"
-/// though `df` shows some.
+/// Too little to allocate a chunk of each kind where needed: then writes fail with "no space"
+/// although `df` shows some.
 fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     let (data, metadata) = pool.meant_profiles()?;
     let sizes: u64 = pool.present().map(|member| member.size_bytes).sum();
     let chunk = (sizes / 10).min(1 << 30);
-    // Nothing but a new disk in the missing one's place helps there, as is said of that.
+    // There only a new disk in the missing one's place helps, as that finding says.
     if pool.missing().next().is_some() {
         return None;
     }
@@ -202,7 +202,7 @@ fn unallocated(ward: &Ward<'_>, pool: &ObservedBtrfs) -> Option<Finding> {
     let mend = if slack >= 2 * chunk {
         ward.braid("rebalance", &[])
     } else {
-        // With fewer, the balance that spreads data over the new ones could not begin.
+        // With fewer, the balance that spreads data over the new ones couldn't start.
         let disks = ward.new_disks(needs - with_room, 2 * chunk);
         ward.braid("add", &disks.iter().map(String::as_str).collect::<Vec<_>>())
     };
@@ -228,8 +228,8 @@ fn scrubs(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
         findings.extend(scrub(ward, pool));
         return;
     }
-    // With so few of them nothing is lost: an error without any good copy is counted on each member
-    // that has one.
+    // With so few nothing is lost: an error without any good copy is counted on each member that
+    // has a copy.
     let alive = |member: &&BtrfsMember| !member.fault.is_some_and(MemberFault::is_dead);
     for member in hurt.into_iter().filter(alive) {
         let (name, count) = (name_of(member), member.uncorrectable);
@@ -338,7 +338,7 @@ fn mounts(ward: &Ward<'_>, pool: &ObservedBtrfs, findings: &mut Vec<Finding>) {
     }
 }
 
-/// Means just this text in a basic regular expression between `|`.
+/// Matches exactly this text in a basic regular expression delimited by `|`.
 fn as_sed_pattern(text: &str) -> String {
     let is_special = |c: char| r"\.*[]^$|".contains(c);
     text.chars().flat_map(|c| is_special(c).then_some('\\').into_iter().chain([c])).collect()

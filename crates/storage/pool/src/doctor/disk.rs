@@ -27,7 +27,7 @@ pub(super) fn overdue(ward: &Ward<'_>, scrub: &Scrub) -> Option<Finding> {
         return None;
     }
     if scrub.may_not_be_read {
-        // Told once for all that this user may not see.
+        // Reported once for everything that this user may not see.
         return None;
     }
     if scrub.ended_ago.is_none()
@@ -79,7 +79,7 @@ fn shared(ward: &Ward<'_>, members: &[&Disk], findings: &mut Vec<Finding>) {
 
 fn misaligned(ward: &Ward<'_>, disk: &Disk) -> Option<Finding> {
     let partition = disk.partition.as_ref()?;
-    // 4096 even where the disk claims less: many do, and flash likes more still.
+    // 4096 even if the disk claims less: many do, and flash prefers even more.
     let sector = u64::from(disk.physical_sector_bytes.max(4096));
     if partition.start_bytes.is_multiple_of(sector) {
         return None;
@@ -103,8 +103,8 @@ fn failing(ward: &Ward<'_>, disk: &Disk) -> Option<Finding> {
     Some(ward.finding(Code::FailingDisk, severity, what, mend))
 }
 
-/// Longest error recovery of disks that have no limit or it is off: minutes. The kernel's usual
-/// patience is 30 s.
+/// Longest error recovery of disks with no limit, or with it off: minutes. The kernel usually waits
+/// 30 s.
 const PATIENCE_WITHOUT_LIMIT: Duration = Duration::from_secs(180);
 
 fn timeout(ward: &Ward<'_>, physical: &str) -> Option<Finding> {

@@ -1,4 +1,4 @@
-//! Encrypted pools that can't be opened, or soon could not be, or that too many could open.
+//! Encrypted pools that can't be opened, may soon be impossible to open, or are too easy to open.
 
 use super::{Code, Finding, NEW, Severity};
 use crate::luks::{self, Header, LuksVolume, Unlock};
@@ -7,18 +7,18 @@ use crate::step::quoted;
 use crate::untrusted::Untrusted;
 use crate::uuid::Uuid;
 
-/// What is known of the encryption of one pool.
+/// What is known about one pool's encryption.
 #[derive(Clone, Debug, Default)]
 pub struct EncryptionState<'a> {
     /// The pool's name.
     pub pool: &'a str,
     /// The volumes that are its members.
     pub volumes: Vec<&'a LuksVolume>,
-    /// Volumes that have its label, and are something else to it.
+    /// Volumes that have its label but aren't plainly members.
     pub strays: Vec<(&'a LuksVolume, Standing)>,
     /// Text of `/etc/crypttab`.
     pub crypttab: &'a str,
-    /// How the backup of each volume's header is.
+    /// The state of each volume's header backup.
     pub backups: Vec<(Uuid, HeaderBackup)>,
     /// The key file that crypttab names, if it names one.
     pub key_file: Option<KeyFile>,
@@ -26,18 +26,18 @@ pub struct EncryptionState<'a> {
     pub plain_members: Vec<String>,
 }
 
-/// How a backup of a header is.
+/// The state of a header's backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderBackup {
     /// As the header is now.
     Current,
-    /// Of another state of it.
+    /// From an earlier or later state of the header.
     Outdated,
     /// There is none.
     Missing,
 }
 
-/// A key file as it is.
+/// The state of a key file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyFile {
     /// Where.
@@ -46,7 +46,7 @@ pub struct KeyFile {
     pub is_there: bool,
     /// Others than its owner can read it.
     pub is_exposed: bool,
-    /// It lies on the pool that it opens.
+    /// It is on the pool that it opens.
     pub is_on_the_pool: bool,
 }
 
@@ -89,7 +89,7 @@ impl EncryptionState<'_> {
             .collect();
         let mend = format!("braid pool open {}", quoted(self.pool));
         if closed.len() == self.volumes.len() && !closed.is_empty() {
-            // Who is asked for a passphrase knows that it is closed after a boot.
+            // A user who is asked for a passphrase knows that it is closed after a boot.
             let severity = match self.unlock() {
                 Some(Unlock::Passphrase) => Severity::Attention,
                 _ => Severity::Danger,
@@ -120,7 +120,7 @@ impl EncryptionState<'_> {
         }
     }
 
-    /// One that would bring old data into the pool, or is of another one.
+    /// A volume that would bring old data into the pool, or belongs to another one.
     fn stray(&self, volume: &LuksVolume, standing: Standing) -> Option<Finding> {
         let (path, pool) = (volume.path.as_str(), quoted(self.pool));
         let disk = quoted(volume.disk.as_str());
@@ -211,7 +211,7 @@ impl EncryptionState<'_> {
         }
     }
 
-    /// Lines of crypttab that name the pool, and a volume that isn't there.
+    /// Lines of crypttab that name the pool and a volume that isn't there.
     fn lost_lines(&self) -> impl Iterator<Item = luks::CrypttabLine<'_>> {
         luks::crypttab(self.crypttab).filter(|line| {
             line.volume.is_some_and(|uuid| {
@@ -276,8 +276,8 @@ impl EncryptionState<'_> {
             found.push(self.finding(Code::NoSpareKey, Severity::Note, what, add.clone()));
         }
         self.uneven(found, &add);
-        // A random key needs no stretching, and there is one where there is a key file; where
-        // crypttab says nothing there may be.
+        // A random key needs no stretching. With a key file there is one; if crypttab says nothing
+        // there may be one.
         let allowed = usize::from(matches!(self.unlock(), None | Some(Unlock::KeyFile)));
         let weak = |volume: &LuksVolume| {
             let slots = volume.slots.iter().filter(|slot| slot.token.is_none());
@@ -292,8 +292,8 @@ impl EncryptionState<'_> {
         }
     }
 
-    /// A disk that came later has only the key that its coming needed; an interrupted change of
-    /// keys may have reached some disks only.
+    /// A disk added later has only the key needed to add it; an interrupted change of keys may have
+    /// reached only some disks.
     fn uneven(&self, found: &mut Vec<Finding>, add: &str) {
         let with_keys = || self.volumes.iter().filter(|volume| !volume.slots.is_empty());
         let most = with_keys().map(|volume| volume.slots.len()).max().unwrap_or(0);

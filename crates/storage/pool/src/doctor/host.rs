@@ -9,7 +9,7 @@ use crate::untrusted::Untrusted;
 use braid_units::ByteSize;
 
 pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Finding> {
-    // Who would mount an array that isn't assembled is told that.
+    // That an array isn't assembled is reported elsewhere.
     if matches!(pool, ObservedPool::Md(md) if md.device.is_none()) {
         return None;
     }
@@ -19,7 +19,7 @@ pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Findin
     }
     let lacks = matches!(pool, ObservedPool::Btrfs(btrfs) if btrfs.missing().next().is_some());
     let (how, until) = match lacks {
-        // Written to degraded, it would get chunks with one copy.
+        // If written to while degraded, it would get chunks with one copy.
         true => ("mount -o ro,degraded", ", and lacks a member"),
         false => ("mount", ""),
     };
@@ -32,7 +32,7 @@ pub(super) fn not_mounted(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Findin
     Some(ward.finding(Code::NotMounted, Severity::Danger, what, mounts.join(" && ")))
 }
 
-/// Percent of its room from which on a pool counts as full.
+/// Percent of its room at which a pool counts as full.
 const FULL: u64 = 95;
 
 pub(super) fn full(ward: &Ward<'_>, pool: &ObservedPool) -> Option<Finding> {

@@ -12,7 +12,7 @@ pub(super) fn examine(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Fin
     findings.extend(upkeep(ward, pool));
 }
 
-/// By what a member's counter is found again.
+/// The key of a member's counter.
 pub(super) fn counter_name(pool: &ObservedMd, member: &MdMember) -> Option<String> {
     Some(format!("{}/{}", pool.uuid, member.disk.as_ref()?))
 }
@@ -47,9 +47,9 @@ fn degraded(ward: &Ward<'_>, pool: &ObservedMd) -> Option<Finding> {
     Some(ward.finding(Code::Degraded, Severity::Danger, what, mend))
 }
 
-/// md doesn't start by itself what lacks members, and a raid5 or raid6 that was written to when the
-/// power went not even with `--run`. Forced, it takes no member that missed writes as long as there
-/// are enough others.
+/// md doesn't by itself start an array that lacks members, and a raid5 or raid6 that was being
+/// written to when the power failed not even with `--run`. With force, it takes no member that
+/// missed writes as long as there are enough others.
 fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     let stop = match pool.path() {
         Some(path) => format!("mdadm --stop {} && ", quoted(&path)),
@@ -73,8 +73,8 @@ fn not_started(ward: &Ward<'_>, pool: &ObservedMd, survives: usize) -> Finding {
     ward.finding(Code::Degraded, Severity::Danger, what, assemble("--force --run"))
 }
 
-/// Without a member what it held is computed from the others and the parity, which a power cut may
-/// leave unlike.
+/// A missing member's data is computed from the others and the parity, which a power cut may leave
+/// inconsistent.
 fn has_write_hole(pool: &ObservedMd) -> bool {
     matches!(pool.layout, Some(MdLayout::Raid5 | MdLayout::Raid6))
 }
@@ -90,7 +90,7 @@ fn members(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
             findings.push(ward.finding(Code::FaultyMember, Severity::Danger, what, mend));
             continue;
         }
-        // One event more or less is what a crash between two superblock writes leaves.
+        // A crash between two superblock writes leaves a difference of one event.
         let behind = newest.zip(member.events).is_some_and(|(newest, own)| own + 1 < newest);
         if behind && member.state == MdMemberState::Missing {
             let what = format!("{path} missed writes and was not taken back");
@@ -133,7 +133,7 @@ fn node_of(pool: &ObservedMd) -> String {
     quoted(&format!("/dev/md/{}", pool.short_name()))
 }
 
-/// Whether it will be under this name after the next boot.
+/// Whether it will have this name after the next boot.
 fn name(ward: &Ward<'_>, pool: &ObservedMd, findings: &mut Vec<Finding>) {
     let short = pool.short_name();
     let node = node_of(pool);

@@ -15,25 +15,25 @@ pub struct ObservedBtrfs {
     pub label: Option<Untrusted>,
     /// Members by devid.
     pub members: Vec<BtrfsMember>,
-    /// What block groups there are, by purpose and profile; more than one profile of a purpose
-    /// means mixed. Empty when it isn't mounted, since only the mounted filesystem tells.
+    /// The block groups by purpose and profile; more than one profile for a purpose means mixed.
+    /// Empty when it isn't mounted, since only the mounted filesystem reports them.
     pub space: Vec<SpaceUse>,
-    /// The profiles of its chunks as the chunk tree on the disks says; read only when it isn't
-    /// mounted, and empty where it can't be.
+    /// The profiles of its chunks from the chunk tree on the disks; read only when it isn't
+    /// mounted, and empty if it can't be read.
     #[serde(default)]
     pub profiles_on_disk: Vec<(Purpose, Profile)>,
-    /// What keeps other long operations out.
+    /// The operation that excludes other long ones.
     pub exclusive_operation: ExclusiveOperation,
-    /// The last scrub that is known.
+    /// The last known scrub.
     pub scrub: Scrub,
     /// Quota groups are on.
     pub quotas: bool,
-    /// Where it is mounted; nowhere for one that was only seen on its disks.
+    /// Where it is mounted; empty for one that was only seen on its disks.
     pub mounts: Vec<Mount>,
     /// Transaction of the newest superblock.
     pub generation: u64,
-    /// Some subvolume, directory or file has `chattr +C`, or a mount says `nodatacow`: what was
-    /// found, as paths.
+    /// Some subvolume, directory or file has `chattr +C`, or a mount says `nodatacow`: the paths
+    /// found.
     pub nodatacow: Vec<String>,
 }
 
@@ -48,16 +48,16 @@ pub struct BtrfsMember {
     pub path: Option<String>,
     /// Its disk, when it is there and known.
     pub disk: Option<DiskId>,
-    /// The size that btrfs uses of it.
+    /// The size that btrfs uses on it.
     pub size_bytes: u64,
     /// The size of the device itself; more than `size_bytes` when the disk grew and btrfs was not
     /// told.
     pub device_bytes: Option<u64>,
-    /// What chunks occupy of it; `size_bytes` less this is unallocated.
+    /// Bytes occupied by chunks; `size_bytes` less this is unallocated.
     pub allocated_bytes: u64,
-    /// It isn't there, or by its name only.
+    /// It isn't there, or only its name is.
     pub missing: bool,
-    /// What is wrong with it, when something is there by its name.
+    /// What is wrong with it, if something with its name is there.
     #[serde(default)]
     pub fault: Option<MemberFault>,
     /// Counted since the last reset.
@@ -70,13 +70,13 @@ pub struct BtrfsMember {
     pub generation: Option<u64>,
 }
 
-/// Why a member that btrfs counts on, and whose device is there, can't be relied on.
+/// Why a member that btrfs uses, and whose device is there, can't be relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MemberFault {
     /// Its device has a size of 0: the disk behind it is gone.
     NoSize,
-    /// No read is answered, wherever it is.
+    /// No read succeeds, anywhere.
     NoAnswer,
     /// Its superblock can't be read; other places can.
     SuperblockUnreadable,
@@ -109,7 +109,7 @@ pub struct BtrfsErrors {
 pub struct SpaceUse {
     /// What they hold.
     pub purpose: Purpose,
-    /// How they are laid.
+    /// Their profile.
     pub profile: Profile,
     /// Room in them, each byte counted once however many copies there are.
     pub total_bytes: u64,
@@ -154,18 +154,17 @@ pub enum ExclusiveOperation {
     Other(String),
 }
 
-/// What is known of scrubs.
+/// What is known about scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scrub {
     /// How long ago the last one ended; `None` when none is known.
     pub ended_ago: Option<Duration>,
-    /// For so long, at most, the pool has been there: since then nothing in it can be older. `None`
-    /// when nobody knows.
+    /// The pool's maximum age: nothing in it can be older. `None` when unknown.
     #[serde(default)]
     pub pool_age: Option<Duration>,
     /// One runs now.
     pub running: bool,
-    /// When the last one ended is written down where this user may not read it.
+    /// The record of when the last one ended isn't readable by this user.
     #[serde(default)]
     pub may_not_be_read: bool,
     /// Errors that it could not correct.
@@ -181,14 +180,14 @@ impl BtrfsErrors {
         [write, read, flush, corruption, generation].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// What the device did not take: writes and flushes.
+    /// Failed writes and flushes.
     pub fn refused(self) -> u64 {
         self.write.saturating_add(self.flush)
     }
 }
 
 impl BtrfsMember {
-    /// What no chunk occupies.
+    /// Bytes that no chunk occupies.
     pub fn unallocated_bytes(&self) -> u64 {
         self.size_bytes.saturating_sub(self.allocated_bytes)
     }
@@ -206,16 +205,16 @@ impl ObservedBtrfs {
         of.into_iter().map(|space| space.profile).collect()
     }
 
-    /// How many members may be lost without anything that is stored being lost: by the weakest
-    /// profile that any block group has. `None` when it isn't mounted and so doesn't tell.
+    /// How many members may be lost without losing stored data, by the weakest profile of any block
+    /// group. `None` when it isn't mounted, so that it isn't known.
     pub fn losses_survived(&self) -> Option<usize> {
         let in_use = self.space.iter().filter(|space| space.total_bytes > 0);
         in_use.map(|space| space.profile.losses_survived()).min()
     }
 
     /// The profiles that data and metadata should have: the strongest of each that any block group
-    /// has, since a degraded mount leaves `single` ones behind. `None` when it isn't mounted and so
-    /// doesn't tell.
+    /// has, since a degraded mount leaves `single` ones behind. `None` when it isn't mounted, so
+    /// that it isn't known.
     pub fn meant_profiles(&self) -> Option<(Profile, Profile)> {
         let strongest = |purpose| {
             let all = self.profiles(purpose).into_iter();
@@ -225,7 +224,7 @@ impl ObservedBtrfs {
         Some((data, strongest(Purpose::Metadata).unwrap_or(data)))
     }
 
-    /// The same, of one that isn't mounted by what is on its disks.
+    /// The same; for one that isn't mounted, from what is on its disks.
     pub fn intended_profiles(&self) -> Option<(Profile, Profile)> {
         let strongest = |of: Purpose| {
             let all = self.profiles_on_disk.iter().filter(|(purpose, _)| *purpose == of);

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the host around the pools is like; the doctor needs it.
+/// The state of the host around the pools, for the doctor.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedHost {
     /// Its name, as md compares it with an array's homehost.
@@ -16,10 +16,10 @@ pub struct ObservedHost {
     /// Text of `/etc/crypttab`.
     #[serde(default)]
     pub crypttab: String,
-    /// The folder that has a folder for each pool's backups of LUKS headers, if anybody said so.
+    /// The folder with a folder for each pool's LUKS header backups, if given.
     #[serde(default)]
     pub header_backups: Option<String>,
-    /// The LUKS volumes on its disks; known where these were looked at.
+    /// The LUKS volumes on its disks, if these were observed.
     #[serde(default)]
     pub luks: Vec<LuksVolume>,
     /// The running kernel has no md, not even as a module.
@@ -28,7 +28,7 @@ pub struct ObservedHost {
     /// The running kernel has no dm-crypt, not even as a module.
     #[serde(default)]
     pub lacks_dm_crypt: bool,
-    /// The initramfs is older than mdadm.conf; `None` where there is none that would carry it.
+    /// The initramfs is older than mdadm.conf; `None` if there is none that would include it.
     pub initramfs_stale: Option<bool>,
     /// The command that rebuilds it: `update-initramfs -u` or `dracut --force`…
     pub initramfs_command: Option<Vec<String>>,
@@ -44,12 +44,12 @@ pub struct ObservedHost {
     pub systemd: Option<ObservedSystemd>,
 }
 
-/// What systemd has of Braid's units for pools.
+/// Braid's units for pools in systemd.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObservedSystemd {
-    /// Texts of those in `/etc/systemd/system`, by name.
+    /// Contents of those in `/etc/systemd/system`, by name.
     pub units: BTreeMap<String, String>,
-    /// Names of the timers that are begun at boot.
+    /// Names of the timers that are enabled at boot.
     pub enabled: BTreeSet<String>,
 }
 

@@ -19,18 +19,18 @@ pub struct ObservedMd {
     pub layout: Option<MdLayout>,
     /// Stripe unit; 0 for raid1.
     pub chunk_bytes: u64,
-    /// How many members it wants.
+    /// Number of members when complete.
     pub wants_disks: usize,
     /// Its members, spares and faulty ones.
     pub members: Vec<MdMember>,
-    /// How many of those wanted are not there or not in sync (`md/degraded`; `mdadm --detail` can
-    /// be wrong about it).
+    /// How many of those are missing or not in sync (`md/degraded`; `mdadm --detail` can be wrong
+    /// about it).
     pub degraded: usize,
     /// What runs.
     pub sync: Option<Sync>,
     /// Its size.
     pub size_bytes: u64,
-    /// Used of each member (`md/component_size`).
+    /// Bytes used on each member (`md/component_size`).
     pub member_bytes: u64,
     /// There is a write-intent bitmap.
     pub bitmap: bool,
@@ -65,7 +65,7 @@ pub struct MdMember {
 pub enum MdMemberState {
     /// Has all its data.
     InSync,
-    /// Is being filled.
+    /// Is being rebuilt.
     Recovering,
     /// Waits for another to fail.
     Spare,
@@ -96,9 +96,9 @@ pub enum SyncAction {
     Recover,
     /// Changing the shape.
     Reshape,
-    /// Reading all and comparing.
+    /// Reading and comparing everything.
     Check,
-    /// The same, and making it right.
+    /// The same, and correcting it.
     Repair,
     /// Stopped (`frozen`), or waiting for another array on the same disks (`DELAYED`, `PENDING`).
     Waiting,
@@ -113,7 +113,7 @@ pub struct OnArray {
     pub uuid: Option<Uuid>,
     /// Its label.
     pub label: Option<String>,
-    /// How much it can hold, and holds; known when mounted.
+    /// Its capacity; known when mounted.
     pub size_bytes: Option<u64>,
     /// How much of it is used; known when mounted.
     pub used_bytes: Option<u64>,
@@ -136,7 +136,8 @@ impl ObservedMd {
         self.name.split_once(':').map(|(host, _)| host)
     }
 
-    /// Whether it runs; one that lacks members for that is assembled all the same, and has no size.
+    /// Whether it runs; one that lacks the members for that may still be assembled, and has no
+    /// size.
     pub fn runs(&self) -> bool {
         self.device.is_some() && self.size_bytes > 0
     }

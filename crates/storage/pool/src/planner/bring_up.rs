@@ -1,11 +1,12 @@
-//! A pool that is there, but isn't mounted, or wouldn't be after the next boot.
+//! A pool that exists, but isn't mounted, or wouldn't be after the next boot.
 
 use super::{Refused, encrypt, host_files};
 use crate::mount_options::MountOptions;
 use crate::observed::{ObservedHost, ObservedMd, ObservedPool};
 use crate::step::{Plan, Step};
 
-/// The steps after which `pool` is mounted at `at`, now and after every boot; none when it is so.
+/// The steps after which `pool` is mounted at `at`, now and after every boot; none when it already
+/// is.
 pub(super) fn plan(pool: &ObservedPool, at: &str, host: &ObservedHost) -> Result<Plan, Refused> {
     super::refused::absolute(at)?;
     let name = pool.name();

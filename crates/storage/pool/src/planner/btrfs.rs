@@ -60,20 +60,20 @@ impl Engine for Btrfs {
     }
 }
 
-/// How large a disk the pool has to be lent before this missing member is replaced, in bytes;
-/// nothing if none.
+/// How large a disk, in bytes, has to be lent to the pool before this missing member is replaced;
+/// `None` if none is needed.
 pub(super) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     replace::to_be_lent(pool, old)
 }
 
-/// The draft is through only if every disk took what was written to it: btrfs ends a replace or a
-/// balance well though all writes to one member failed, and only counts them.
+/// The draft has succeeded only if every disk accepted its writes: btrfs reports success for a
+/// replace or a balance even if all writes to one member failed, and only counts them.
 fn accounted(pool: &ObservedBtrfs, mut draft: Draft) -> Draft {
     draft.after.push(took_all(pool.uuid, &pool.members, &draft.claims));
     draft
 }
 
-/// Members count from where they are, new disks from nothing.
+/// Members count from their current counters, new disks from zero.
 fn took_all<'a>(
     uuid: Uuid,
     members: &[BtrfsMember],
@@ -85,7 +85,7 @@ fn took_all<'a>(
     Condition::BtrfsTookAll { uuid, refused_before: before.chain(new).collect() }
 }
 
-/// Nothing else runs that would keep this out.
+/// Nothing runs that would exclude this.
 fn check_idle(pool: &ObservedBtrfs) -> Result<(), Refused> {
     let what = match &pool.exclusive_operation {
         ExclusiveOperation::None => return Ok(()),

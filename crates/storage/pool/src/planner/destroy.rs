@@ -1,4 +1,4 @@
-//! A pool is given up: nothing of it is left on the host, and nothing on its disks.
+//! Gives up a pool: nothing of it is left on the host or on its disks.
 
 use super::{Refused, encrypt, erase, host_files, upkeep};
 use crate::fstab;
@@ -9,7 +9,7 @@ use crate::uuid::Uuid;
 
 const FSTAB: &str = "/etc/fstab";
 
-/// The steps after which the pool is gone. All before the first disk is erased can be undone.
+/// The steps after which the pool is gone. Until the first disk is erased everything can be undone.
 pub(super) fn plan(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Refused> {
     let name = pool.name();
     check(pool)?;
@@ -25,7 +25,7 @@ pub(super) fn plan(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Ref
     if let Some(there) = &host.systemd {
         plan.steps.extend(upkeep::ended(there, pool.uuid()));
     }
-    // One that lies in another goes first.
+    // Nested mounts go first.
     let mut mounts: Vec<&str> = pool.mounts().iter().map(|mount| mount.at.as_str()).collect();
     mounts.sort_by_key(|at| std::cmp::Reverse(at.len()));
     mounts.dedup();
@@ -57,7 +57,7 @@ pub(super) fn plan(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Ref
     Ok(plan)
 }
 
-/// It isn't what the system itself lies on, and nobody works on it.
+/// Checks that the system itself isn't on it, and that nothing is running on it.
 fn check(pool: &ObservedPool) -> Result<(), Refused> {
     for mount in pool.mounts() {
         host_files::check_not_systems(&mount.at)?;
@@ -83,7 +83,7 @@ fn filesystem(pool: &ObservedPool) -> Option<Uuid> {
     }
 }
 
-/// Those whose disks are there and answer.
+/// Those whose disks are present and answer.
 fn members(pool: &ObservedPool) -> Vec<String> {
     match pool {
         ObservedPool::Btrfs(btrfs) => {
@@ -97,7 +97,7 @@ fn members(pool: &ObservedPool) -> Vec<String> {
     }
 }
 
-/// What is not erased since it isn't there.
+/// What isn't erased since it isn't there.
 fn lacking(pool: &ObservedPool) -> Option<String> {
     let all = match pool {
         ObservedPool::Btrfs(btrfs) => btrfs.members.len(),
@@ -149,8 +149,7 @@ fn unmount(at: &str, uuid: Option<Uuid>) -> Step {
     }
 }
 
-/// What is on an array lies behind where its disks have their superblocks: it is erased while
-/// there is the array.
+/// An array's contents begin after its disks' superblocks: they are erased while the array exists.
 fn without_array(md: &ObservedMd, host: &ObservedHost) -> Vec<Step> {
     let mut steps = Vec::new();
     if let Some((file, _)) = &host.mdadm_conf
@@ -195,7 +194,7 @@ fn without_array(md: &ObservedMd, host: &ObservedHost) -> Vec<Step> {
     steps
 }
 
-/// A disk that isn't of the pool any more when it is its turn is left alone.
+/// A disk that no longer belongs to the pool when its turn comes is left alone.
 fn erase_member(path: &str, uuid: Uuid) -> Step {
     let own = Condition::Tagged {
         device: path.to_owned(),

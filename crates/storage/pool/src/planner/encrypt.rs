@@ -1,5 +1,5 @@
-//! LUKS2 below members: what is done to a disk before a pool takes it, and after the pool has let
-//! it go.
+//! LUKS2 below members: what is done to a disk before a pool takes it, and after the pool has
+//! released it.
 
 use super::host_files::{self, AtBoot};
 use super::member::{self, NewMember};
@@ -10,7 +10,7 @@ use crate::observed::{ObservedHost, ObservedPool};
 use crate::step::{Action, Argv, Condition, Dispensable, Plan, Step, Undo, quoted};
 use crate::uuid::Uuid;
 
-/// Steps that encrypt those members that are to be, and open them.
+/// Steps that encrypt the members to be encrypted, and open them.
 pub(super) fn steps<'a>(members: impl IntoIterator<Item = &'a NewMember>) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     for member in members {
@@ -27,7 +27,7 @@ pub(super) fn steps<'a>(members: impl IntoIterator<Item = &'a NewMember>) -> Vec
     steps
 }
 
-/// What the user should know of encrypting these.
+/// What the user should know about encrypting these.
 pub(super) fn warnings(members: &[NewMember]) -> Vec<String> {
     let mut warnings = Vec::new();
     let Some(wish) = members.iter().find_map(|member| member.encrypt.as_ref()) else {
@@ -60,11 +60,11 @@ pub(super) fn warnings(members: &[NewMember]) -> Vec<String> {
     warnings
 }
 
-/// Keys can't be copied from disk to disk: what is known of them is only whether they are right.
+/// Keys can't be copied from disk to disk: all that can be checked is whether they are right.
 fn fewer_keys(pool: &ObservedPool, change: &Change, host: &ObservedHost) -> Option<String> {
     let wish = new_disks(change).into_iter().find_map(|disk| disk.encrypt.as_ref())?;
     let most = volumes_of(pool, host).map(|volume| volume.slots.len()).max()?;
-    // The key that it is made with, and the one that the TPM or a server gives out.
+    // The key that it is made with, and the one provided by the TPM or a server.
     let given = match wish.unlock {
         Unlock::KeyFile | Unlock::Passphrase => 1,
         Unlock::Tpm2 | Unlock::Tang { .. } => 2,
@@ -88,7 +88,7 @@ pub(super) fn at_boot(members: &[NewMember]) -> AtBoot {
     mounted_when(members.iter().filter_map(|member| Some(member.encrypt.as_ref()?.unlock.clone())))
 }
 
-/// The same for a pool that there is.
+/// The same for an existing pool.
 pub(super) fn opened_at_boot(pool: &ObservedPool, host: &ObservedHost) -> AtBoot {
     let volumes: Vec<Uuid> = volumes_of(pool, host).map(|volume| volume.uuid).collect();
     let lines = luks::crypttab(&host.crypttab);
@@ -126,7 +126,7 @@ fn new_disks(change: &Change) -> Vec<&Disk> {
     }
 }
 
-/// An encrypted pool takes no disk as it is: what is stored would be readable there.
+/// An encrypted pool accepts no unencrypted disk: data would be readable there.
 pub(super) fn check_as_the_others(
     pool: &ObservedPool,
     change: &Change,
@@ -148,7 +148,7 @@ pub(super) fn check_as_the_others(
     }
 }
 
-/// Once the pool has let a member go, its mapping is closed, and its keys are erased, so that
+/// Once the pool has released a member, its mapping is closed and its keys are erased, so that
 /// nobody can read what it held.
 pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost, plan: &mut Plan) {
     plan.warnings.extend(fewer_keys(pool, change, host));
@@ -169,17 +169,17 @@ pub(super) fn release(pool: &ObservedPool, change: &Change, host: &ObservedHost,
         }
         None => Vec::new(),
     };
-    // What the others lack may only be on this disk.
+    // What the others lack may be only on this disk.
     if let Some(first) = steps.first_mut() {
         first.before.extend(plan.after.iter().cloned());
     }
     plan.steps.extend(steps);
 }
 
-/// Its mapping is closed, and what could open it again goes.
+/// Its mapping is closed, and what could open it again is removed.
 pub(super) fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
     let (name, uuid) = (volume.mapping_name(), volume.uuid);
-    // First the line: else a boot in between would open it again.
+    // The line first: otherwise a boot in between would open it again.
     let mut steps: Vec<Step> = without_line(uuid, host).into_iter().collect();
     steps.push(Step {
         name: format!("close {name}"),
@@ -189,7 +189,7 @@ pub(super) fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) 
         after: vec![Condition::Open { name: name.clone(), uuid }.negated()],
         undo: Undo::Nothing,
     });
-    // One of somebody else's making keeps its keys.
+    // A volume not made by Braid keeps its keys.
     let Some(pool) = volume.pool.as_deref() else { return steps };
     steps.extend(without_backup(pool, uuid, host));
     let stay = keys_stay(pool, volume);
@@ -198,7 +198,7 @@ pub(super) fn let_go(volume: &LuksVolume, host: &ObservedHost, plan: &mut Plan) 
         return steps;
     }
     let erase = erase_keys(volume);
-    // A disk leaves because it is failing: it may take no writes any more.
+    // A disk that leaves because it is failing may accept no writes any more.
     plan.dispensable.push(Dispensable { step: erase.name.clone(), otherwise: stay });
     steps.push(erase);
     steps
@@ -216,7 +216,7 @@ fn erase_keys(volume: &LuksVolume) -> Step {
     }
 }
 
-/// What it means that the keys of a disk that leaves couldn't be erased.
+/// The consequence if a leaving disk's keys couldn't be erased.
 fn keys_stay(pool: &str, volume: &LuksVolume) -> String {
     let disk = &volume.disk;
     format!(
@@ -226,8 +226,8 @@ fn keys_stay(pool: &str, volume: &LuksVolume) -> String {
     )
 }
 
-/// The line of crypttab whose volume is on no disk, if there is only one such: that of the member
-/// that is gone. Its mapping may still be there.
+/// The crypttab line whose volume is on no disk, if there is only one: that of the lost member. Its
+/// mapping may still be there.
 fn forget(pool: &str, is_mapped: bool, host: &ObservedHost, plan: &mut Plan) -> Vec<Step> {
     let is_there = |uuid: Uuid| host.luks.iter().any(|volume| volume.uuid == uuid);
     let mut gone = luks::crypttab(&host.crypttab).filter_map(|line| {
@@ -336,12 +336,12 @@ fn stretching(unlock: &Unlock) -> impl Iterator<Item = &'static str> {
     words.iter().copied()
 }
 
-/// A further key, that the TPM or a server gives out.
+/// An additional key, provided by the TPM or a server.
 fn enroll(member: &NewMember, wish: &Encryption) -> Option<Step> {
     let device = member.claim.path().to_owned();
     let (argv, kind) = match &wish.unlock {
         Unlock::KeyFile | Unlock::Passphrase => return None,
-        // PCR 7: whether and by whose keys Secure Boot lets this system start.
+        // PCR 7: whether Secure Boot lets this system start, and by whose keys.
         Unlock::Tpm2 => {
             let key = format!("--unlock-key-file={}", wish.key_file);
             let args = [key.as_str(), "--tpm2-device=auto", "--tpm2-pcrs=7", &device];
@@ -403,7 +403,7 @@ fn open(member: &NewMember, wish: &Encryption) -> Step {
     }
 }
 
-/// Whether discards pass is kept in the header, so that it is the same whoever opens it.
+/// Whether discards pass is stored in the header, so that it is the same whoever opens it.
 fn open_argv(device: &str, name: &str, key_file: &str, discards: bool) -> Argv {
     let mut args = vec!["open", "--type", "luks2", "--key-file", key_file];
     if discards {

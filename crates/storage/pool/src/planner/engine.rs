@@ -1,5 +1,5 @@
-//! What an engine has to know. Engines make drafts: steps and what goes with them; the rest is the
-//! same for all.
+//! What an engine has to provide. Engines make drafts: steps and what belongs to them; the rest is
+//! the same for all.
 
 use super::member::{self, NewMember};
 use super::{Change, MemberName, NewPool, Refused};

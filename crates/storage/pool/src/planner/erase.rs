@@ -5,7 +5,7 @@ use super::member::NewMember;
 use crate::disk::{Claim, Content};
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
-/// Steps that empty those disks that carry something, and encrypt those that are to be.
+/// Steps that empty those disks that carry something, and encrypt those to be encrypted.
 pub(super) fn prepared<'a>(members: impl IntoIterator<Item = &'a NewMember> + Clone) -> Vec<Step> {
     let claims: Vec<Claim> =
         members.clone().into_iter().map(|member| member.claim.clone()).collect();
@@ -14,14 +14,14 @@ pub(super) fn prepared<'a>(members: impl IntoIterator<Item = &'a NewMember> + Cl
     steps
 }
 
-/// Steps that empty those disks that carry something; none for the others. What nothing recognises
-/// has no signature to take away: what is made there writes over it.
+/// Steps that empty those disks that carry something; none for the others. Unrecognised data has no
+/// signature to remove: what is made there overwrites it.
 pub(super) fn steps(claims: &[Claim]) -> Vec<Step> {
     let has_signature = |claim: &&Claim| !claim.contents().iter().all(Content::is_unknown);
     claims.iter().filter(has_signature).map(erase).collect()
 }
 
-/// Takes away every signature on a disk that this plan wrote to.
+/// Removes every signature on a disk that this plan wrote to.
 pub(super) fn wipe(path: &str) -> Action {
     Action::Run(Argv::new("wipefs", ["--all", "--quiet", path]))
 }

@@ -1,4 +1,4 @@
-//! fstab, mdadm.conf, initramfs, mount points: what makes a pool come up again after a reboot.
+//! fstab, mdadm.conf, initramfs, mount points: what brings a pool up after a reboot.
 
 use super::Refused;
 use crate::fstab;
@@ -8,10 +8,9 @@ use crate::step::{Action, Argv, Condition, Step, Undo};
 use crate::uuid::Uuid;
 
 const FSTAB: &str = "/etc/fstab";
-/// Where Debian and its heirs have it.
+/// Its place in Debian and derivatives.
 const MDADM_CONF: &str = "/etc/mdadm/mdadm.conf";
-/// How pools are mounted: without a write for each read, and so that a host without a disk still
-/// boots.
+/// Pools' mount options: no write for each read, and a host that lacks a disk still boots.
 const OPTIONS: &str = "noatime,nofail";
 
 /// Whether a filesystem can be mounted at boot, and when.
@@ -21,20 +20,19 @@ pub(super) enum AtBoot {
     Mounted,
     /// Once the network is up.
     MountedByNetwork,
-    /// Only when somebody has opened it.
+    /// Only once somebody has opened it.
     Not,
 }
 
-/// Folders in which programs, devices and settings of the system lie: nothing may be mounted there
-/// or below.
+/// Folders of the system's programs, devices and settings: nothing may be mounted there or below.
 const SYSTEM: [&str; 11] =
     ["/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr"];
-/// What is below these is the administrator's, or anybody's.
+/// Folders below these belong to the administrator, or to anybody.
 const OPEN: [&str; 2] = ["/usr/local/", "/dev/shm/"];
 /// Folders that many programs share: below them there may be mount points.
 const SHARED: [&str; 5] = ["/", "/root", "/run", "/tmp", "/var"];
 
-/// Nothing else is to be mounted at `at`, and it is no folder of the system's own.
+/// Checks that nothing else is to be mounted at `at`, and that it isn't a system folder.
 pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<(), Refused> {
     match fstab::entries(&host.fstab).find(|entry| entry.at == at) {
         Some(taken) => Err(Refused::MountPointTaken { at: at.to_owned(), line: taken.line }),
@@ -42,7 +40,7 @@ pub(super) fn check_mount_point_free(host: &ObservedHost, at: &str) -> Result<()
     }
 }
 
-/// It is no folder of the system's own.
+/// Checks that it isn't a system folder.
 pub(super) fn check_not_systems(at: &str) -> Result<(), Refused> {
     let is_below = |folder: &str| {
         at.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -101,7 +99,7 @@ pub(super) fn fstab(
 ) -> Step {
     let more = match at_boot {
         AtBoot::Mounted => "",
-        // Debian begins remote filesystems at a boot, and nothing that opens what is below them.
+        // At boot Debian starts remote filesystems, but nothing that opens what is below them.
         AtBoot::MountedByNetwork => ",_netdev,x-systemd.requires=remote-cryptsetup.target",
         AtBoot::Not => ",noauto",
     };
@@ -126,7 +124,7 @@ pub(super) fn fstab(
 pub(super) fn mdadm_conf(host: &ObservedHost, name: &str, uuid: Uuid) -> Step {
     let file = host.mdadm_conf.as_ref().map_or(MDADM_CONF, |(path, _)| path);
     let line = array_line(name, uuid);
-    // Undone in reverse order, the initramfs would otherwise be made anew before this line is gone.
+    // Otherwise, undone in reverse order, the initramfs would be rebuilt before this line is gone.
     let again = host.initramfs_command.as_deref().and_then(run_initramfs);
     let says = format!("the array is /dev/md/{name} after every boot");
     ensured("mdadm.conf", says, file, line, Some(uuid.in_mdadm_form()), again.into_iter().collect())
@@ -137,7 +135,7 @@ pub(crate) fn array_line(name: &str, uuid: Uuid) -> String {
     format!("ARRAY /dev/md/{name} metadata=1.2 UUID={}", uuid.in_mdadm_form())
 }
 
-/// The initramfs takes the new mdadm.conf; nothing where there is none that would.
+/// Puts the new mdadm.conf into the initramfs; `None` if there is none that would include it.
 pub(super) fn initramfs(host: &ObservedHost) -> Option<Step> {
     let action = run_initramfs(host.initramfs_command.as_deref()?)?;
     Some(Step {
@@ -156,7 +154,7 @@ fn run_initramfs(command: &[String]) -> Option<Action> {
     Some(Action::Run(Argv::new(program, args.iter().cloned())))
 }
 
-/// The directory that it is mounted on.
+/// Creates the mount point.
 pub(super) fn mount_point(at: &str) -> Step {
     Step {
         name: "mount point".to_owned(),
@@ -168,15 +166,15 @@ pub(super) fn mount_point(at: &str) -> Step {
     }
 }
 
-/// Mounts `what`, a device, where nothing has been mounted so far: a folder with files in it would
-/// hide them.
+/// Mounts `what`, a device, where nothing has been mounted so far: files in a folder there would be
+/// hidden.
 pub(super) fn mount_anew(what: &str, kind: &str, options: &[String], uuid: Uuid, at: &str) -> Step {
     let mut step = mount(what, kind, options, uuid, at);
     step.before.push(Condition::HidesNothing { at: at.to_owned() });
     step
 }
 
-/// The same, where fstab may say already that it belongs there: whoever wrote that line decided.
+/// The same, if fstab may already mount it there: whoever wrote that line has decided.
 pub(super) fn mount_again(
     host: &ObservedHost,
     what: &str,

@@ -28,7 +28,7 @@ impl Engine for Md {
     }
     fn check_member(pool: &ObservedMd, name: &MemberName) -> Result<(), Refused> {
         match member(pool, name) {
-            // One that is gone may be listed nowhere.
+            // A lost one may not be listed.
             Err(_) if name.0 == "missing" && pool.degraded > 0 => Ok(()),
             found => found.map(|_| ()),
         }
@@ -100,12 +100,12 @@ fn check_complete(pool: &ObservedMd) -> Result<(), Refused> {
     Err(Refused::Degraded { pool: Md::name(pool), what })
 }
 
-/// A new member has room for as much as the others hold, behind its own superblock and headroom.
+/// A new member must have as much room as the others hold, after its own superblock and headroom.
 fn check_size(pool: &ObservedMd, new: &NewMember) -> Result<(), Refused> {
     let layout = layout(pool)?;
     let has = new.size_bytes();
-    // The array's data offset counts, which may be less than a new array of that size would have:
-    // at least a mebibyte.
+    // What counts is the array's data offset, which may be smaller than in a new array of that
+    // size: at least a mebibyte.
     let needs = pool.member_bytes + (1 << 20);
     if layout == MdLayout::Raid0 || has >= needs {
         return Ok(());
@@ -113,7 +113,7 @@ fn check_size(pool: &ObservedMd, new: &NewMember) -> Result<(), Refused> {
     Err(Refused::DiskTooSmall { disk: new.path.clone(), has, needs })
 }
 
-/// No other member lies on the new one's disk.
+/// Checks that no other member is on the new one's disk.
 fn check_apart(pool: &ObservedMd, new: &[NewMember]) -> Result<(), Refused> {
     for disk in new {
         let on = |member: &&MdMember| {
@@ -165,7 +165,7 @@ fn describe(member: &MdMember) -> String {
     }
 }
 
-/// The disk joins as a spare; md begins to fill it at once when a place is free.
+/// The disk joins as a spare; md starts to rebuild on it at once if a slot is free.
 fn join(pool: &ObservedMd, device: &str, new: &NewMember) -> Step {
     let (uuid, disk) = (pool.uuid, new.claim.id().clone());
     let path = new.device();

@@ -1,4 +1,4 @@
-//! Taking disks as members: claims, and what must hold before they are written to.
+//! Taking disks as members: claims, and the conditions before they are written to.
 
 use super::Refused;
 use crate::disk::{Claim, Disk, ErasePermission};
@@ -22,13 +22,13 @@ impl NewMember {
         mapped.unwrap_or_else(|| self.claim.path().to_owned())
     }
 
-    /// What the pool gets of it.
+    /// The size that the pool gets.
     pub(super) fn size_bytes(&self) -> u64 {
         let disk = self.claim.size_bytes();
         self.encrypt.as_ref().map_or(disk, |encrypt| encrypt.size_bytes(disk))
     }
 
-    /// What must hold before a pool that there is writes to it.
+    /// What must hold before an existing pool writes to it.
     pub(super) fn ready(&self) -> Condition {
         self.ready_for(false)
     }
@@ -60,7 +60,7 @@ pub(super) fn stake_one(disk: &Disk, erase: &ErasePermission) -> Result<NewMembe
     })
 }
 
-/// No two of them on one physical disk.
+/// Checks that no two are on the same physical disk.
 pub(super) fn check_distinct(disks: &[Disk]) -> Result<(), Refused> {
     for (index, second) in disks.iter().enumerate() {
         let same = |first: &&Disk| {
@@ -85,8 +85,7 @@ pub(super) fn ready(claim: &Claim) -> Condition {
     }
 }
 
-/// What must hold of a member's mapping before the pool, which is only made if `anew`, writes to
-/// it.
+/// What must hold for a member's mapping before the pool, which is new if `anew`, writes to it.
 fn mapping_ready(wish: &Encryption, anew: bool) -> Condition {
     Condition::OpenAndEmpty { name: wish.mapping(), uuid: wish.uuid, anew }
 }

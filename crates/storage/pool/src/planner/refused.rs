@@ -42,7 +42,7 @@ pub enum Refused {
         /// The layout.
         layout: Layout,
     },
-    /// Two of the disks are one.
+    /// Two of the disks are the same.
     #[error("{first} and {second} lie on one physical disk, which would be lost as one")]
     SameDisk {
         /// Path of one.
@@ -50,7 +50,7 @@ pub enum Refused {
         /// Path of the other.
         second: String,
     },
-    /// To be mounted where the system's own files are.
+    /// The mount point is a system folder.
     #[error("{at} is a folder of the system: mount the pool at one of its own, such as /srv/data")]
     SystemFolder {
         /// The mount point.
@@ -62,7 +62,7 @@ pub enum Refused {
         /// What was given.
         path: String,
     },
-    /// Something else is to be mounted there.
+    /// Something else is already to be mounted there.
     #[error(
         "/etc/fstab line {line} already mounts something at {at}; choose another place or remove that line"
     )]
@@ -72,7 +72,7 @@ pub enum Refused {
         /// The line, from 1.
         line: usize,
     },
-    /// The pool isn't mounted and nothing says where it should be.
+    /// The pool isn't mounted, and nothing says where.
     #[error("pool {pool} isn't mounted; mount it, or say where with --mount")]
     NotMounted {
         /// Its name.
@@ -101,7 +101,7 @@ pub enum Refused {
     Busy {
         /// The pool.
         pool: String,
-        /// With what.
+        /// What is running.
         what: String,
     },
     /// A member is missing, and this needs all.
@@ -112,7 +112,7 @@ pub enum Refused {
         /// What is missing.
         what: String,
     },
-    /// What is stored would not fit.
+    /// The stored data would not fit.
     #[error("{what} needs {} and there would be {}; free {} first, or add a disk", ByteSize::from_bytes(*needs), ByteSize::from_bytes(*has), ByteSize::from_bytes(needs.saturating_sub(*has)))]
     NoSpace {
         /// What doesn't fit.
@@ -122,14 +122,14 @@ pub enum Refused {
         /// What there would be, in bytes.
         has: u64,
     },
-    /// A member is lost and the others have no room for the chunks that a replace needs to begin.
+    /// A member is lost and the others have no room for the chunks that a replace needs to start.
     #[error("the survivors are full: a replace needs {} in new chunks to begin and there would be {}; free {} first{}", ByteSize::from_bytes(*needs), ByteSize::from_bytes(*has), ByteSize::from_bytes(needs.saturating_sub(*has)), or_lend(*lend))]
     SurvivorsFull {
         /// What it takes, in bytes.
         needs: u64,
         /// What there would be, in bytes.
         has: u64,
-        /// How large a disk would help that is lent, in bytes; nothing where none can be lent.
+        /// The size of a lent disk that would help, in bytes; `None` if none can be lent.
         lend: Option<u64>,
     },
     /// A disk was lent to a pool that doesn't need it.
@@ -148,7 +148,7 @@ pub enum Refused {
     },
 }
 
-/// The other way out of full survivors.
+/// The other remedy for full survivors.
 fn or_lend(lend: Option<u64>) -> String {
     lend.map_or_else(String::new, |bytes| {
         let size = ByteSize::from_bytes(bytes);
@@ -156,8 +156,8 @@ fn or_lend(lend: Option<u64>) -> String {
     })
 }
 
-/// A mount point: absolute, normal, and nothing but spaces in it that fstab needs octal escapes
-/// for.
+/// A mount point: absolute, normalised, and with no characters but spaces that need octal escapes
+/// in fstab.
 pub(super) fn absolute(path: &str) -> Result<(), Refused> {
     let odd = |c: char| c.is_whitespace() && c != ' ' || c.is_control() || c == '\\' || c == '#';
     let part_ok = |part: &str| part != ".." && part != "." && !part.is_empty();

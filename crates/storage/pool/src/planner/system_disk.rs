@@ -17,17 +17,17 @@ pub struct NewSystemDisk {
     pub erase: ErasePermission,
     /// The partition table's UUID; random, chosen by the caller.
     pub table: Uuid,
-    /// Its partitions in order; the last takes what is left.
+    /// Its partitions in order; the last takes the rest.
     pub partitions: Vec<NewPartition>,
-    /// So much has to go into the last.
+    /// How much has to fit into the last one.
     pub needs_bytes: u64,
     /// What the user should know.
     pub warnings: Vec<String>,
-    /// From where the system comes, for the title.
+    /// The system's source, for the title.
     pub from: String,
     /// The program that copies the system, and its arguments.
     pub copy: (String, Vec<CopyArg>),
-    /// What the same program is told to take away what an interrupted copy left in the old system.
+    /// The same program's arguments for removing what an interrupted copy left in the old system.
     pub forget: Vec<String>,
 }
 
@@ -47,19 +47,19 @@ pub enum CopyArg {
 pub struct NewPartition {
     /// What is on it.
     pub kind: PartitionKind,
-    /// How large it is, in whole MiB; nothing for the rest of the disk.
+    /// Its size, in whole MiB; `None` for the rest of the disk.
     pub size_bytes: Option<u64>,
     /// Its UUID in the table; random, chosen by the caller.
     pub id: Uuid,
-    /// The UUID of the filesystem on it, of which FAT takes the first 32 bits; random, chosen by
-    /// the caller.
+    /// The UUID of the filesystem on it, of which FAT uses the first 32 bits; random, chosen by the
+    /// caller.
     pub filesystem: Uuid,
 }
 
 /// What a partition is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionKind {
-    /// Where GRUB puts itself on a disk that a BIOS starts.
+    /// Where GRUB is installed on a disk booted by a BIOS.
     BiosBoot,
     /// The EFI system partition, FAT.
     Esp,
@@ -72,7 +72,7 @@ pub enum PartitionKind {
 const MIB: u64 = 1 << 20;
 /// Before the first partition and for the second copy of the table.
 const TABLES: u64 = 2 * MIB;
-/// A btrfs that is filled to the brim doesn't work well, and metadata takes room.
+/// A completely full btrfs doesn't work well, and metadata takes room.
 const SPARE_PERCENT: u64 = 10;
 
 /// Plans it: partitions, filesystems, copy.
@@ -115,11 +115,11 @@ pub fn system_disk(new: &NewSystemDisk) -> Result<Plan, Refused> {
     })
 }
 
-/// By this `resume` and `abandon` know it.
+/// The name for `resume` and `abandon`.
 fn journal_name(claim: &Claim) -> String {
     let id = claim.id().to_string();
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-    // The end of a serial number tells more than its beginning.
+    // The end of a serial number is more distinctive than its beginning.
     let tail: Vec<char> = id.chars().rev().take(24).map(plain).collect();
     let tail: String = tail.into_iter().rev().collect();
     format!("clone-{}", tail.trim_start_matches('-'))
@@ -135,7 +135,7 @@ fn node(disk: &str, number: usize) -> String {
 }
 
 impl PartitionKind {
-    /// As the table calls it.
+    /// Its type in the partition table.
     fn type_id(self) -> &'static str {
         match self {
             PartitionKind::BiosBoot => "21686148-6449-6E6F-744E-656564454649",
@@ -160,7 +160,7 @@ fn partition(new: &NewSystemDisk, claim: &Claim) -> Step {
         let size =
             part.size_bytes.map_or(String::new(), |size| format!("size={}MiB, ", size / MIB));
         let (kind, name) = (part.kind.type_id(), part.kind.name());
-        // A String takes any text.
+        // Writing to a String can't fail.
         let _ = writeln!(script, "{size}type={kind}, uuid={}, name=\"{name}\"", part.id);
     }
     let sfdisk = ["--quiet", "--wipe", "never", "--no-reread", "--no-tell-kernel", claim.path()];
@@ -182,7 +182,7 @@ fn partition(new: &NewSystemDisk, claim: &Claim) -> Step {
     }
 }
 
-/// A kernel that knows no partition tables is told what is in it, too.
+/// A kernel without support for partition tables is told of the partitions, too.
 fn tell_kernel(new: &NewSystemDisk, claim: &Claim) -> Step {
     let there = |(number, part): (usize, &NewPartition)| Condition::Tagged {
         device: node(claim.path(), number),
@@ -217,7 +217,7 @@ fn make(part: &NewPartition, device: &str) -> Option<Step> {
             ("btrfs", Argv::new("mkfs.btrfs", ["-q", "-f", "-U", &uuid, device]), uuid)
         }
     };
-    // The partition is ours by its UUID: what an interrupted mkfs left may be written over.
+    // The partition's UUID shows that it is ours: what an interrupted mkfs left may be overwritten.
     let ours = Condition::Tagged {
         device: device.to_owned(),
         tag: "PART_ENTRY_UUID".to_owned(),
@@ -233,7 +233,7 @@ fn make(part: &NewPartition, device: &str) -> Option<Step> {
     })
 }
 
-/// Interrupted it goes on when it is done again, so nothing has to be known of how far it was.
+/// Run again after an interruption it continues, so its progress needn't be known.
 fn copy(new: &NewSystemDisk, claim: &Claim) -> Step {
     let (program, args) = &new.copy;
     let args = args.iter().map(|arg| match arg {

@@ -1,4 +1,4 @@
-//! The systemd units that a pool's upkeep needs, and those that it needs no more.
+//! The systemd units that a pool's upkeep needs, and those it no longer needs.
 
 use super::{PoolName, Refused};
 use crate::observed::{ObservedHost, ObservedPool, ObservedSystemd};
@@ -54,7 +54,7 @@ pub(super) fn forgotten(
     host: &ObservedHost,
 ) -> Vec<Plan> {
     let Some(there) = &host.systemd else { return vec![] };
-    // A pool whose disks can't be found now may come back, and is known by its name until then.
+    // A pool whose disks can't be found now may come back; until then its name identifies it.
     let is_named = |uuid: Uuid, name: &str| {
         named.iter().any(|(known, found)| match found {
             Some(found) => *found == uuid,
@@ -73,7 +73,7 @@ pub(super) fn forgotten(
     }
     let plan = |(uuid, (name, units)): (Uuid, (&str, ObservedSystemd))| Plan {
         title: format!("end what was done regularly for pool {name}, which isn't in {config}"),
-        // The journal has a file's name, which a label of somebody else's needn't be.
+        // The journal's name is a file name, for which a label from somebody else may be unfit.
         pool: name.parse::<PoolName>().map_or(uuid.to_string(), |name| name.to_string()),
         claims: vec![],
         warnings: vec![],
@@ -84,7 +84,7 @@ pub(super) fn forgotten(
     pools.into_iter().map(plan).collect()
 }
 
-/// Nothing is begun any more for the pool of this UUID, whoever wanted it.
+/// Ends all upkeep of the pool with this UUID, whoever set it up.
 pub(super) fn ended(there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
     steps_of(&[], there, &of_pool(there, uuid).collect::<Vec<_>>())
 }
@@ -97,7 +97,7 @@ fn steps(units: &[Unit], there: &ObservedSystemd, uuid: Uuid) -> Vec<Step> {
     steps_of(units, there, &goes)
 }
 
-/// The units that a pool has, with their texts.
+/// A pool's units, with their contents.
 fn of_pool(there: &ObservedSystemd, uuid: Uuid) -> impl Iterator<Item = (&str, &str)> {
     let all = there.units.iter().map(|(name, text)| (name.as_str(), text.as_str()));
     all.filter(move |(name, _)| Unit::pool_of(name) == Some(uuid))
@@ -107,7 +107,7 @@ fn steps_of(units: &[Unit], there: &ObservedSystemd, goes: &[(&str, &str)]) -> V
     let differs = |unit: &&Unit| there.units.get(&unit.name) != Some(&unit.text);
     let written: Vec<&Unit> = units.iter().filter(differs).collect();
     let mut steps = vec![];
-    // A timer whose file is gone could be stopped no more.
+    // A timer whose file is gone could no longer be stopped.
     let stopped: Vec<String> = goes
         .iter()
         .filter(|(name, _)| name.ends_with(".timer"))
@@ -194,7 +194,7 @@ fn begin(timers: &[String]) -> Step {
     }
 }
 
-/// Their files' undoing does the same with the old times.
+/// Undoing their files does the same with the old times.
 fn restart(timers: &[String]) -> Step {
     Step {
         name: "restart".to_owned(),
@@ -222,7 +222,7 @@ fn systemctl(verb: &[&str], units: &[String]) -> Action {
     Action::Run(Argv::new("systemctl", words))
 }
 
-/// What a unit says behind `key`.
+/// A unit's value for `key`.
 fn line_of<'a>(text: &'a str, key: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default()
 }

@@ -1,6 +1,6 @@
-//! A weighted sum, so that every place in the table can be explained by four figures between 0 and
-//! 1: speed for this use and room, both beside the best layout on these disks; losses survived; and
-//! how the engine suits the use.
+//! A weighted sum, so that every rank can be explained by four figures between 0 and 1: speed for
+//! this use and room, both relative to the best layout on these disks; losses survived; and how
+//! well the engine suits the use.
 
 use super::{Offer, OfferedSpeed, Wish};
 use crate::growth::Growth;
@@ -13,7 +13,7 @@ struct Weights {
     space: f64,
     safety: f64,
     fit: f64,
-    /// Taken off a layout that loses data with the first disk.
+    /// Subtracted from a layout that loses data with the first disk.
     frailty: f64,
 }
 
@@ -51,7 +51,7 @@ fn weights(wish: Wish) -> Weights {
         Want::Space => (0.1, 0.7, 0.1, 0.1, 0.25),
     };
     match wish.for_use {
-        // What can be made again needs no second copy.
+        // Data that can be made again needs no second copy.
         Use::Scratch if wish.want != Want::Safety => {
             Weights { speed, space, safety: 0.0, fit, frailty: 0.0 }
         }
@@ -77,8 +77,8 @@ fn speed_shares(for_use: Use) -> [f64; ASPECTS] {
     }
 }
 
-/// The first loss counts most; the metadata's and those that may be survived count a little; so
-/// does that btrfs finds wrong bytes by its checksums and mends them from the other copy.
+/// The first loss counts most; the metadata's and those that may be survived count a little; as
+/// does btrfs's ability to find wrong bytes by checksums and repair them from the other copy.
 fn safety(offer: &Offer) -> f64 {
     let sure = match offer.losses_survived {
         0 => 0.0,

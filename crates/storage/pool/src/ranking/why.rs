@@ -4,7 +4,7 @@ use crate::layout::{Layout, MdLayout, Profile, Spread};
 use crate::wish::{Candidate, Use, Want};
 use braid_units::ByteSize;
 
-/// Why `offer` stands where it stands among `all`.
+/// Why `offer` ranks where it does among `all`.
 pub(super) fn why(wish: Wish, offer: &Offer, all: &[Offer], disks: &[Candidate]) -> String {
     let rotational = disks.iter().any(|disk| disk.rotational);
     let mut clauses = vec![losses(offer, disks.len())];

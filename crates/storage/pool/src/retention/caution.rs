@@ -1,7 +1,7 @@
 use std::fmt;
 use std::time::Duration;
 
-/// What becomes of a snapshot of one subvolume.
+/// The fate of a snapshot of one subvolume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fate<'a> {
     /// Its name.
@@ -12,22 +12,22 @@ pub struct Fate<'a> {
     pub keep: bool,
 }
 
-/// Why a deletion is to be told before it is done: it isn't what a policy does day by day.
+/// Why a deletion should be announced before it is done: it isn't what a policy does day by day.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Caution {
-    /// No snapshot was taken for long, and of those before that most go at once. Either the
-    /// computer was off, or its clock leapt ahead, and nothing but the clock makes them old.
+    /// No snapshot was taken for long, and most of the earlier ones go at once. Either the computer
+    /// was off, or its clock jumped ahead, and only the clock makes them old.
     Leap {
         /// The last one before it.
         before: String,
         /// The first one after it.
         after: String,
-        /// How many go of those before it.
+        /// How many of those before it go.
         going: usize,
         /// How many those are.
         of: usize,
     },
-    /// The policy is new here, and most go: a slip of the pen is enough for that.
+    /// The policy is new here, and most go: a typo could cause that.
     MostGo {
         /// How many go.
         going: usize,
@@ -38,11 +38,11 @@ pub enum Caution {
 
 /// Snapshots are taken more often than this where a policy thins them out by itself.
 const LONG: Duration = Duration::from_secs(30 * 24 * 3600);
-/// As many as one may lose without being asked.
+/// How many may be deleted without asking.
 const HANDFUL: usize = 5;
 
-/// Looks at what would become of one subvolume's snapshots. `is_known` is whether the same policy
-/// has thinned them out before. Those later than `now` don't count.
+/// Examines the planned fate of one subvolume's snapshots. `is_known`: whether the same policy has
+/// thinned them out before. Those later than `now` don't count.
 pub fn caution(fates: &[Fate<'_>], is_known: bool, now: Duration) -> Option<Caution> {
     let mut oldest_first: Vec<&Fate<'_>> = fates.iter().filter(|fate| fate.taken <= now).collect();
     oldest_first.sort_by_key(|fate| fate.taken);

@@ -22,11 +22,11 @@ pub struct Stage {
 pub enum Keep {
     /// All.
     All,
-    /// So many, at least 1.
+    /// This many, at least 1.
     AtMost(u32),
 }
 
-/// A text that is no policy.
+/// A string that isn't a policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{part:?} {what}; write stages such as 1x1h(keep=all) | 24x1h | 14x1d")]
 pub struct PolicyError {
@@ -34,7 +34,7 @@ pub struct PolicyError {
     what: &'static str,
 }
 
-/// A century of hours; more would only be a slip of the pen.
+/// A century of hours; more can only be a typo.
 const MOST_INTERVALS: u32 = 1_000_000;
 const LONGEST_STAGE: Duration = Duration::from_secs(1000 * 366 * 24 * 3600);
 
@@ -96,7 +96,7 @@ impl FromStr for Stage {
     }
 }
 
-/// What [`braid_units::parse_duration`] reads, and weeks and years of 365 days.
+/// Accepts what [`braid_units::parse_duration`] does, and weeks and years of 365 days.
 fn parse_length(text: &str) -> Option<Duration> {
     let days = |number: &str, days: u64| {
         let number: u64 = number.trim().parse().ok().filter(|number| *number <= 10_000)?;

@@ -29,7 +29,7 @@ pub struct MeasuredDisk {
     pub speed: DiskSpeed,
 }
 
-/// A layout on some disks. What was not measured is left out, and the model fills it.
+/// A layout on some disks. What wasn't measured is left out and filled in by the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MeasuredLayout {
@@ -62,7 +62,7 @@ pub struct MeasuredLayout {
 pub struct SpeedsError(String);
 
 impl Speeds {
-    /// Whether every figure can be one.
+    /// Checks that every figure is plausible.
     ///
     /// # Errors
     /// The first figure that isn't finite and above zero.

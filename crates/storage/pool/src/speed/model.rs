@@ -1,14 +1,14 @@
-//! Sequential reads: which disks the engines of Linux 6.x really use at a time was counted in
-//! sectors per disk while one file was read (docs/reference/pools.md has the table). B is the
-//! slowest disk's speed, n the number of disks.
+//! Sequential reads: which disks the engines of Linux 6.x really use at once was determined by
+//! counting sectors per disk while one file was read (docs/reference/pools.md has the table). B is
+//! the slowest disk's speed, n the number of disks.
 
 use super::{DiskSpeed, LayoutSpeed, SpeedSource};
 use crate::layout::{Layout, MdLayout, Profile, Spread};
 
-/// A database or other small synchronous writer gets about so much of ext4's rate on btrfs
+/// A database or other small synchronous writer gets about this share of ext4's rate on btrfs
 /// (MariaDB's test-ATIS took 32 s instead of 23).
 const COW_SHARE: f64 = 0.72;
-/// md's parity writer reaches about so much of what its data disks could take, with the default
+/// md's parity writer reaches about this share of what its data disks could take, with the default
 /// stripe cache.
 const PARITY_WRITE_SHARE: f64 = 0.7;
 /// One reader on far2 without rotation: 121 of 192 MiB came from one disk, so 192/121.
@@ -84,8 +84,8 @@ fn md_shape(md: MdLayout, disks: usize, rotational: bool) -> Shape {
             let copies = f64::from(copies);
             let write = n / copies;
             match spread {
-                // One copy's heads are nearer, so with rotation one disk of a pair does nearly all
-                // (176 of 192 MiB).
+                // One copy's heads are nearer, so with rotating disks one of a pair does nearly
+                // everything (176 of 192 MiB).
                 Spread::Near if rotational && n <= copies => (1.0, write, write),
                 Spread::Near => (n, write, write),
                 Spread::Far if rotational => (n, write * FAR_WRITE_SHARE, write * FAR_WRITE_SHARE),

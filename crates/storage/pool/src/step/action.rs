@@ -24,18 +24,18 @@ pub enum Action {
         /// Absolute path.
         path: String,
     },
-    /// See that a file has a line, by replacing it as [`Action::WriteFile`] does. Other lines stay
-    /// as they are.
+    /// Ensure that a file has a line, by replacing it as [`Action::WriteFile`] does. Other lines
+    /// stay as they are.
     EnsureLine {
         /// Absolute path; made when missing.
         file: String,
         /// The line, without its end.
         line: String,
-        /// Lines with this text in them give way to it (the first one's place is taken, the others
-        /// go).
+        /// Lines that contain this text are replaced by it (it takes the first one's place, the
+        /// others are removed).
         instead_of: Option<String>,
     },
-    /// Take out exactly this line, if it is there.
+    /// Remove exactly this line, if it is there.
     RemoveLine {
         /// Absolute path.
         file: String,
@@ -52,8 +52,8 @@ pub enum Action {
         /// Absolute path.
         path: String,
     },
-    /// Make a file with a random key that opens LUKS volumes, for its owner alone to read, unless
-    /// it is there. The key is nowhere else: not in the plan, not in the journal.
+    /// Make a file with a random key that opens LUKS volumes, readable only by its owner, unless it
+    /// exists. The key is nowhere else: not in the plan, not in the journal.
     MakeKeyFile {
         /// Absolute path.
         path: String,
@@ -63,7 +63,7 @@ pub enum Action {
         /// Absolute path.
         path: String,
     },
-    /// Copy the header of a LUKS volume to a file, for its owner alone to read.
+    /// Copy the header of a LUKS volume to a file, readable only by its owner.
     BackUpHeader {
         /// The device that the volume is on.
         device: String,
@@ -77,8 +77,7 @@ pub enum Action {
         /// The value, without a line end.
         value: String,
     },
-    /// Wait until a condition holds, for as long as `progress` still moves or the operation still
-    /// runs.
+    /// Wait until a condition holds, as long as `progress` still moves or the operation still runs.
     WaitFor {
         /// What is waited for.
         until: Condition,
@@ -101,7 +100,7 @@ pub struct Argv {
     pub progress: Option<Progress>,
 }
 
-/// Where the kernel says how far a long operation is.
+/// Where the kernel reports the progress of a long operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Progress {
@@ -127,15 +126,15 @@ pub enum Progress {
         /// The array.
         uuid: Uuid,
     },
-    /// Bytes used on the devices of a filesystem that a program fills; unlike what is above it ends
+    /// Bytes used on the devices of a filesystem that a program fills; unlike those above it ends
     /// with the program.
     BtrfsFill {
         /// The filesystem.
         uuid: Uuid,
-        /// So many will be used.
+        /// How many will be used in the end.
         bytes: u64,
     },
-    /// Nothing says it.
+    /// Nothing reports it.
     Unknown,
 }
 
@@ -178,7 +177,7 @@ pub fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     if word.contains(deceives) {
-        // In quotes such characters would be shown as they are; printf(1) makes them of numbers.
+        // In quotes such characters would be shown raw; printf(1) makes them from numbers.
         let octal = |byte: &u8| format!(r"\0{byte:03o}");
         let of = |c: char| match plain(c) || c == ' ' {
             true => c.to_string(),

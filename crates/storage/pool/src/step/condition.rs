@@ -4,11 +4,11 @@ use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Something about the host that is so or isn't.
+/// A statement about the host that is true or false.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Condition {
-    /// The disk is what it was when the plan was made, and can be opened with `O_EXCL`.
+    /// The disk is as it was when the plan was made, and can be opened with `O_EXCL`.
     AsClaimed(Claim),
     /// Nothing is on the disk and nobody uses it.
     Empty {
@@ -33,8 +33,7 @@ pub enum Condition {
         /// As blkid writes it.
         value: String,
     },
-    /// The filesystem with this UUID fills its device (or all members) but for what rounding
-    /// leaves.
+    /// The filesystem with this UUID fills its device (or all members) except for rounding.
     FilesystemFillsDevice {
         /// Its UUID.
         uuid: Uuid,
@@ -53,7 +52,7 @@ pub enum Condition {
         /// Where.
         at: String,
     },
-    /// What is mounted there hides no file: there is an empty directory, or none.
+    /// A mount there hides no file: there is an empty directory, or none.
     HidesNothing {
         /// Absolute path.
         at: String,
@@ -84,9 +83,9 @@ pub enum Condition {
         /// The value.
         value: String,
     },
-    /// The initramfs is newer than mdadm.conf, or there is none that would carry it.
+    /// The initramfs is newer than mdadm.conf, or there is none that would include it.
     InitramfsFresh,
-    /// The btrfs has this disk as a member that is there.
+    /// The btrfs has this disk as a present member.
     BtrfsMember {
         /// The filesystem.
         uuid: Uuid,
@@ -126,8 +125,7 @@ pub enum Condition {
         /// The device that is replaced.
         devid: u64,
     },
-    /// No member of the btrfs has refused more writes and flushes than it had when the plan was
-    /// made.
+    /// No member of the btrfs has failed more writes and flushes than when the plan was made.
     BtrfsTookAll {
         /// The filesystem.
         uuid: Uuid,
@@ -148,7 +146,7 @@ pub enum Condition {
         /// The option.
         option: String,
     },
-    /// So much isn't in any chunk, on all members together that are there.
+    /// This much is unallocated, on all present members together.
     BtrfsUnallocated {
         /// The filesystem.
         uuid: Uuid,
@@ -202,7 +200,7 @@ pub enum Condition {
         /// What may not run.
         of: SyncWanted,
     },
-    /// The array gives at least so much.
+    /// The array's size is at least this.
     ArraySize {
         /// The array.
         uuid: Uuid,
@@ -257,8 +255,8 @@ pub enum Condition {
         name: String,
         /// The volume.
         uuid: Uuid,
-        /// The pool is only made by the step: so what the step left on a volume that is locked can
-        /// be taken back without opening it. In a pool that there was, it may be needed.
+        /// The pool is new, made by the step: so what the step left on a locked volume can be
+        /// undone without opening it. In an existing pool it may be needed.
         #[serde(default)]
         anew: bool,
     },

@@ -15,23 +15,23 @@ pub struct Backups {
     pub of: Vec<String>,
     /// To where; at least one.
     pub to: Vec<BackupTarget>,
-    /// At most so fast.
+    /// Maximum rate.
     pub limit: Option<Rate>,
-    /// When targets are checked, something is restored on trial, and old backups go.
+    /// When targets are checked, something is restored as a test, and old backups are deleted.
     pub care: When,
-    /// So much of the data is read by a check, percent.
+    /// Percentage of the data that a check reads.
     pub read_percent: u8,
-    /// Which backups stay; all where there is none.
+    /// Which backups stay; all if there is none.
     pub policy: Option<Policy>,
-    /// For so long nobody can delete them, where the target locks.
+    /// How long nobody can delete them, if the target supports locks.
     pub lock: Option<LockSpan>,
 }
 
-/// A target as `braid pool backup` takes it, for all that can be said of it here.
+/// A target as `braid pool backup` takes it, validated as far as possible here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackupTarget(String);
 
-/// A text that is no target.
+/// A string that isn't a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; write s3://HOST/BUCKET, sftp:[USER@]HOST:PATH, rest:https://HOST/ or /PATH")]
 pub struct BackupTargetError(&'static str);
@@ -42,7 +42,7 @@ impl BackupTarget {
         &self.0
     }
 
-    /// The folder, if it is one of this computer.
+    /// The folder, if it is on this computer.
     pub fn folder(&self) -> Option<&str> {
         self.0.starts_with('/').then_some(self.0.as_str())
     }
@@ -69,7 +69,7 @@ impl FromStr for BackupTarget {
             Some(("s3" | "sftp" | "rest", rest)) if !rest.trim_matches('/').is_empty() => rest,
             _ => return Err(BackupTargetError("this kind of target isn't known")),
         };
-        // Units and process lists are for everybody to read.
+        // Units and process lists are readable by everybody.
         let server = rest.split_once("://").map_or(rest, |(_, rest)| rest);
         let server = server.split('/').next().unwrap_or_default();
         if server.split_once('@').is_some_and(|(user, _)| user.contains(':')) {

@@ -1,12 +1,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// Times that come again: a calendar expression as systemd.time(7) has them, without seconds'
-/// fractions. `daily`, `Mon..Fri 22:30`, `*-*-01 04:00`.
+/// Recurring times: a calendar expression as in systemd.time(7), without fractions of seconds.
+/// `daily`, `Mon..Fri 22:30`, `*-*-01 04:00`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calendar(String);
 
-/// A text that is no calendar expression.
+/// A string that isn't a calendar expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} {what}; write daily, Mon..Fri 22:30 or *-*-01 04:00, as systemd.time(7) has it")]
 pub struct CalendarError {
@@ -102,7 +102,7 @@ fn is_weekdays(text: &str) -> bool {
 }
 
 fn is_date(text: &str) -> bool {
-    // Behind a ~ days are counted from the month's end.
+    // After a ~ days are counted from the month's end.
     let Some((months, day)) = text.rsplit_once(['-', '~']) else { return false };
     let (year, month) = months.split_once('-').unwrap_or(("*", months));
     fits(year, 1970, 2199) && fits(month, 1, 12) && fits(day, 1, 31)
@@ -116,7 +116,7 @@ fn is_time(text: &str) -> bool {
     }
 }
 
-/// `*`, `4`, `1,15`, `2..5`, `0/15`, and lists of these; each number is of the range.
+/// `*`, `4`, `1,15`, `2..5`, `0/15`, and lists of these; each number is in the range.
 fn fits(text: &str, low: u32, high: u32) -> bool {
     let number = |text: &str| -> Option<u32> {
         let digits =

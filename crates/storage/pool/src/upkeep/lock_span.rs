@@ -1,18 +1,18 @@
-//! For how long what is at a backup's target is locked there.
+//! For how long a backup target's contents are locked.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// Nobody can take back a lock: ten years are more than a slip of the finger should cost.
+/// Nobody can revoke a lock: a typo shouldn't cost more than ten years.
 const MOST_DAYS: u32 = 3650;
 
-/// Whole days for which nobody can delete what is at a target, from each backup on.
+/// Whole days, from each backup on, during which nobody can delete a target's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockSpan(u32);
 
-/// A text that is no such span.
+/// A string that isn't such a span.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; write 90d: from 1d to 3650d")]
 pub struct LockSpanError(String);
@@ -28,13 +28,14 @@ impl LockSpan {
         self.0
     }
 
-    /// What is needed is locked for at least so long after each backup.
+    /// Everything needed is locked for at least this long after each backup.
     pub fn least(self) -> Duration {
         DAY * self.0
     }
 
-    /// So long something is locked at once, so that not each backup has to ask for all: a quarter
-    /// more, a month at the most. It is prolonged where less than [`LockSpan::least`] is left.
+    /// How long something is locked at a time, so that not every backup has to extend all locks: a
+    /// quarter more, at most a month. A lock is extended when less than [`LockSpan::least`] is
+    /// left.
     pub fn at_once(self) -> Duration {
         self.least() + DAY * (self.0 / 4).clamp(1, 30)
     }

@@ -7,24 +7,24 @@ use crate::uuid::Uuid;
 pub struct Unit {
     /// As in `systemctl start NAME`.
     pub name: String,
-    /// What the file holds.
+    /// The file's contents.
     pub text: String,
 }
 
-/// A pool that something is done for.
+/// A pool with regular jobs.
 #[derive(Clone, Copy, Debug)]
 pub struct ScheduledPool<'a> {
     /// Its name, for people.
     pub name: &'a str,
-    /// By this its units are named: nothing in it needs an escape.
+    /// The UUID that names its units: nothing in it needs escaping.
     pub uuid: Uuid,
-    /// Who wants it done.
+    /// Who set it up.
     pub by: MadeBy<'a>,
 }
 
-/// Who made a unit. No config takes away what was made by hand. What another config made stays
-/// while the pool isn't named here; a config that names it takes over all of its upkeep, so that a
-/// file that moved leaves no timers behind.
+/// Who made a unit. No config removes what was made by hand. What another config made stays as long
+/// as this one doesn't name the pool; a config that names it takes over all of its upkeep, so that
+/// a moved file leaves no timers behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MadeBy<'a> {
     /// `braid pool scrub schedule`.
@@ -41,23 +41,23 @@ const BRAID: &str = "/usr/bin/braid pool";
 const IDLE: &str = "Nice=19\nIOSchedulingClass=idle\n";
 
 impl Unit {
-    /// Whether it is one that systemd begins something by.
+    /// Whether it is a timer.
     pub fn is_timer(&self) -> bool {
         self.name.ends_with(".timer")
     }
 
-    /// The config that a file with this text was made of, if it was made of one.
+    /// The config from which a file with this text was made, if it was.
     pub fn config_of(text: &str) -> Option<&str> {
         text.lines().next()?.strip_prefix(BY_APPLY)?.strip_suffix('.')
     }
 
-    /// The UUID of the pool that the unit of this name is for, if it is for one alone.
+    /// The UUID of the pool that the unit of this name serves, if it serves only one.
     pub fn pool_of(name: &str) -> Option<Uuid> {
         let (_, instance) = name.strip_prefix("braid-pool-")?.split_once('@')?;
         instance.strip_suffix(".timer").or(instance.strip_suffix(".service"))?.parse().ok()
     }
 
-    /// What the pool was called when a file with this text was made.
+    /// The pool's name when a file with this text was made.
     pub fn pool_name_of(text: &str) -> Option<&str> {
         let description = text.lines().find_map(|line| line.strip_prefix("Description="))?;
         description.split_once(OF_POOL).map(|(_, name)| name)
@@ -76,7 +76,7 @@ impl MadeBy<'_> {
     }
 }
 
-/// Begins scrubs of the pool.
+/// Starts scrubs of the pool.
 pub fn scrub_timer(pool: &ScheduledPool<'_>, when: &When) -> Unit {
     timer(pool, "scrub", "Scrub of", when)
 }
@@ -132,8 +132,8 @@ pub(super) fn replicate(pool: &ScheduledPool<'_>, wanted: &Replication, at: &str
     ]
 }
 
-/// A service and a timer for each folder and target, so that none that fails keeps others from
-/// being made; and for each target those that look after it.
+/// A service and a timer for each folder and target, so that a failure doesn't prevent other
+/// backups; and for each target those that take care of it.
 pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Vec<Unit> {
     let limit: Vec<String> = wanted
         .limit
@@ -141,7 +141,7 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
         .flat_map(|limit| ["--limit".to_owned(), format!("{}bit", limit.bytes_per_sec() * 8)])
         .collect();
     let lock = wanted.lock.map(|span| span.to_string());
-    // Others may be at work on the same target.
+    // Others may be working on the same target.
     let words = |verb: Option<&str>, more: &[&str], last: &[&str]| -> Vec<String> {
         let mut words = vec!["backup".to_owned()];
         words.extend(verb.map(str::to_owned));
@@ -165,7 +165,7 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
     let (read, policy) = (wanted.read_percent.to_string(), wanted.policy.as_ref());
     for (number, to) in wanted.to.iter().enumerate() {
         let kind = format!("backup-care-{}", number + 1);
-        // First of all, also where a backup hasn't come through for long: no lock runs out.
+        // First of all, even if no backup has succeeded for long, so that no lock expires.
         let prolong =
             lock.iter().map(|span| words(Some("lock"), &["--for", span, "--yes"], &[to.as_str()]));
         let mut commands: Vec<Vec<String>> = prolong.collect();
@@ -173,7 +173,7 @@ pub(super) fn backup(pool: &ScheduledPool<'_>, wanted: &Backups, at: &str) -> Ve
             words(Some("check"), &["--read", &read], &[to.as_str()]),
             words(Some("drill"), &[], &[to.as_str()]),
         ]);
-        // Only what is known to be whole may outlive what is old.
+        // Old backups go only if the newer ones are known to be intact.
         commands.extend(policy.map(|policy| {
             let policy = policy.to_string();
             words(Some("forget"), &["--yes", "--policy", &policy], &[to.as_str()])
@@ -204,8 +204,8 @@ fn timer(pool: &ScheduledPool<'_>, kind: &str, what: &str, when: &When) -> Unit 
     }
 }
 
-/// What the timer of the same name starts. What it works `on` is mounted first: the pool, and where
-/// it is on this computer the place for replicas. Where the pool isn't mounted it fails, rather
+/// What the timer of the same name starts. The paths it works `on` are mounted first: the pool, and
+/// the place for replicas if it is on this computer. If the pool isn't mounted it fails, rather
 /// than work on the filesystem below.
 fn service(
     pool: &ScheduledPool<'_>,
@@ -218,7 +218,7 @@ fn service(
     service_of(pool, kind, what, on, &[words.to_vec()], how)
 }
 
-/// As [`service`], for several commands: each begins when the one before has ended well.
+/// As [`service`], for several commands: each starts when the previous one has succeeded.
 fn service_of(
     pool: &ScheduledPool<'_>,
     kind: &str,
@@ -233,7 +233,7 @@ fn service_of(
         format!("ExecStart={BRAID} {}\n", words.join(" "))
     };
     let lines: String = commands.iter().map(line).collect();
-    // What is there is sent and judged once what is due has been taken.
+    // Existing snapshots are sent and judged after due ones have been taken.
     let order = match kind {
         "snapshot" => String::new(),
         _ => format!("After=braid-pool-snapshot@{}.service\n", pool.uuid),
@@ -262,8 +262,8 @@ fn one_line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ").replace('%', "%%")
 }
 
-/// One word of a unit's command, as systemd.service(5) says: it knows quotes, specifiers and
-/// variables.
+/// One word of a unit's command, escaped for the quotes, specifiers and variables of
+/// systemd.service(5).
 fn word(text: &str) -> String {
     let escaped = one_line(text).replace('\\', r"\\").replace('"', r#"\""#).replace('$', "$$");
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@%=,+".contains(c);

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-/// A part of a disk, in bytes; both multiples of [`ALIGNED`], but for the length at an end that
-/// isn't.
+/// A part of a disk, in bytes; both are multiples of [`ALIGNED`], except the length at an unaligned
+/// end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Where it begins.
@@ -10,7 +10,7 @@ pub struct Extent {
     pub length: u64,
 }
 
-/// What direct reads of every disk can do.
+/// Alignment that works for direct reads on every disk.
 const ALIGNED: u64 = 4096;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -42,7 +42,7 @@ const EXT_BACKUPS: [u64; 9] = [1, 3, 5, 7, 9, 25, 27, 49, 81];
 /// with its headers. How it rounds depends on the stripe, so more is read around each.
 const XFS_GROUPS: u64 = 16;
 const AROUND_XFS: u64 = 64 << 10;
-/// A group of 1 TiB may lack a block of that. Behind so many there are enough other places.
+/// A group of 1 TiB may be a block short. Beyond this many there are enough other places.
 const MOST_TIB: usize = 32;
 /// Windows puts NTFS' master file table at cluster 786432 of 4 KiB.
 const NTFS_TABLE: u64 = 3 * GIB;

@@ -1,18 +1,17 @@
-//! What bytes look like, for people to read. Nothing is decided by it: that they aren't blank is
-//! enough.
+//! What bytes look like, for people to read. It decides nothing: that they aren't blank is enough.
 
-/// What was found in a place.
+/// What was found at a place.
 pub(super) struct Resemblance {
     /// Offset of the sector in it.
     pub(super) at: usize,
     pub(super) what: &'static str,
-    /// Told by a magic number.
+    /// Recognised by a magic number.
     pub(super) known: bool,
 }
 
 const SECTOR: usize = 512;
 
-/// Magic numbers: what they are of, where they lie behind the beginning of a sector, their bytes.
+/// Magic numbers: their format, their offset in a sector, their bytes.
 const MAGICS: &[(&str, usize, &[u8])] = &[
     ("a btrfs superblock", 0x40, b"_BHRfS_M"),
     ("an XFS superblock", 0, b"XFSB"),
@@ -68,8 +67,8 @@ pub(super) fn of(bytes: &[u8]) -> Resemblance {
     })
 }
 
-/// `s_magic` of ext2, 3, 4, and fields that bytes by chance wouldn't have: fs/ext4/ext4.h, `struct
-/// ext4_super_block`.
+/// `s_magic` of ext2, 3, 4, and fields with values that random bytes wouldn't have: fs/ext4/ext4.h,
+/// `struct ext4_super_block`.
 fn is_ext(sector: &[u8]) -> bool {
     let number = |at: usize| {
         let bytes = sector.get(at..at + 4)?.try_into().ok()?;
@@ -86,7 +85,7 @@ fn looks(sector: &[u8]) -> &'static str {
     sector.iter().for_each(|byte| seen[usize::from(*byte)] = true);
     let different = seen.iter().filter(|seen| **seen).count();
     let texts = sector.iter().filter(printable).count();
-    // Of 512 random bytes about 221 are different ones; programs and tables have far fewer.
+    // 512 random bytes have about 221 different values; programs and tables have far fewer.
     if different > 190 {
         "random bytes, as an encrypted disk has them,"
     } else if texts == sector.len() && seen.iter().take(0x80).any(|seen| *seen) {

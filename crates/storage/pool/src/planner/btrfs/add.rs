@@ -36,26 +36,26 @@ pub(super) fn draft(
         draft.steps.push(balance::convert("convert", pool, at, data, metadata, undo));
     }
     match data {
-        // New chunks go to the emptiest disk by themselves, and no chunk spans several.
+        // New chunks go to the emptiest disk anyway, and no chunk spans several.
         Profile::Single => {}
         _ => draft.steps.push(balance::spread(&with_more(pool, disks.len()), at, data)),
     }
     Ok(draft)
 }
 
-/// Whether the balance can begin.
+/// Whether the balance can start.
 enum Room {
     /// Yes.
     Enough,
-    /// Once half empty data chunks have given back what they hold.
+    /// Once half-empty data chunks have given back their space.
     InDataChunks,
 }
 
 /// A balance empties one chunk after the other, so the old disks, or enough new ones, must have
-/// room for one to begin.
+/// room for one to start with.
 fn room(pool: &ObservedBtrfs, data: Profile, disks: &[NewMember]) -> Result<Room, Refused> {
     let (mut free, sizes) = space::free_and_sizes(pool);
-    // Those that there are were made before the disks came.
+    // The existing chunks were made before the disks were added.
     let chunk = space::chunk_bytes(&sizes);
     let lacking = space::lacking(data, &free, chunk);
     free.extend(disks.iter().map(|disk| disk.size_bytes()));
@@ -102,7 +102,8 @@ pub(super) fn add(pool: &ObservedBtrfs, at: &str, disk: &NewMember) -> Step {
     }
 }
 
-/// A pool of one device has its metadata twice on it; with a second device the copies go apart.
+/// A pool of one device has its metadata twice on it; with a second device the copies are
+/// separated.
 fn profiles_after(pool: &ObservedBtrfs, more: usize) -> (Profile, Profile) {
     let (data, metadata) = pool.meant_profiles().unwrap_or((Profile::Single, Profile::Dup));
     let devices = pool.members.len() + more;

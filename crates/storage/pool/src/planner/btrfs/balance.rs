@@ -1,4 +1,4 @@
-//! Balances: what each filter is for, and the order that needs least room.
+//! Balances: the purpose of each filter, and the order that needs the least room.
 
 use super::place::{mounted, ready};
 use super::{Btrfs, check_complete, check_idle, space};
@@ -31,7 +31,7 @@ pub(super) fn step(
     }
 }
 
-/// Everything gets these profiles. `soft` leaves what has them already.
+/// Everything gets these profiles. `soft` skips what has them already.
 pub(super) fn convert(
     name: &str,
     pool: &ObservedBtrfs,
@@ -56,7 +56,7 @@ fn convert_filters(pool: &ObservedBtrfs, data: Profile, metadata: Profile) -> Ve
     });
     let mut filters = Vec::new();
     if weaker {
-        // The tool wants it said that metadata gets fewer copies.
+        // The tool requires confirmation that metadata gets fewer copies.
         filters.push("--force".to_owned());
     }
     filters.push(format!("-dconvert={},soft", data.as_str()));
@@ -75,7 +75,7 @@ pub(super) fn convert_back(pool: &ObservedBtrfs, at: &str) -> Undo {
     Undo::By(vec![Action::Run(Argv::new("btrfs", args).with_progress(progress))])
 }
 
-/// Chunks hardly used first, which gives room for the next ones; then, if the disks are unevenly
+/// Nearly empty chunks first, which makes room for the next ones; then, if the disks are unevenly
 /// filled, all data.
 pub(super) fn rebalance(place: &PoolOnHost<'_, ObservedBtrfs>) -> Result<Draft, Refused> {
     let pool = place.pool;
@@ -92,8 +92,7 @@ pub(super) fn rebalance(place: &PoolOnHost<'_, ObservedBtrfs>) -> Result<Draft, 
     let Some((data, metadata)) = pool.meant_profiles() else { return Ok(draft) };
     let (free, sizes) = space::free_and_sizes(pool);
     let (total, used) = pool.space_of(Purpose::Data);
-    // Moving anything takes one free chunk, unless whole chunks' worth of slack can be squeezed out
-    // first.
+    // Moving anything needs one free chunk, unless whole chunks' worth of slack can be freed first.
     if total.saturating_sub(used) < space::GIVES_BACK_CHUNKS * space::chunk_bytes(&sizes) {
         space::check_chunk(data, &free, &sizes)?;
     }
@@ -113,8 +112,8 @@ pub(super) fn make_room(pool: &ObservedBtrfs, at: &str) -> Vec<Step> {
     compact(pool, at, &[0, 25, 50, 75, 90])
 }
 
-/// Gives back what half empty data chunks occupy: those less full than each of these percentages,
-/// one after the other.
+/// Frees the space of half-empty data chunks: those less full than each of these percentages, one
+/// after the other.
 fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
     let below = |usage: &u8| {
         let says = match usage {
@@ -128,7 +127,7 @@ fn compact(pool: &ObservedBtrfs, at: &str, percentages: &[u8]) -> Vec<Step> {
     percentages.iter().map(below).collect()
 }
 
-/// All data is written anew, so that it spreads over all devices.
+/// All data is rewritten, so that it spreads over all devices.
 pub(super) fn spread(pool: &ObservedBtrfs, at: &str, data: Profile) -> Step {
     let devices = pool.members.len();
     let filter = match data {
@@ -142,8 +141,7 @@ pub(super) fn spread(pool: &ObservedBtrfs, at: &str, data: Profile) -> Step {
 }
 
 /// Whether the unallocated space differs by more than a tenth of the largest device between devices
-/// that have some use for it: new chunks go where most is unallocated, so left alone it becomes
-/// even by itself, but slowly.
+/// that can use it: new chunks go where most is unallocated, so by itself it evens out, but slowly.
 fn uneven(pool: &ObservedBtrfs, data: Profile) -> bool {
     if data == Profile::Single || pool.members.len() < 2 {
         return false;

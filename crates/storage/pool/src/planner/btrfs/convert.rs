@@ -7,8 +7,8 @@ use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Step, Undo};
 
-/// One balance with `convert`, after a look whether the result would fit; on more disks, if it
-/// takes some in.
+/// One balance with `convert`, after checking that the result fits; on more disks, if some are
+/// added.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedBtrfs>,
     to: Layout,
@@ -75,7 +75,7 @@ fn was_degraded(pool: &ObservedBtrfs) -> bool {
     redundant && [Purpose::Data, Purpose::Metadata, Purpose::System].into_iter().any(one_copy)
 }
 
-/// The balance leaves chunks that had their profile already, and in these the member that was away
+/// The balance skips chunks that already have their profile, and in these the member that was away
 /// is out of date.
 fn scrub(pool: &ObservedBtrfs, at: &str) -> Step {
     Step {

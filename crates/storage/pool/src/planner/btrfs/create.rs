@@ -73,9 +73,9 @@ fn make(new: &NewPool, data: Profile, members: &[NewMember]) -> Step {
     }
 }
 
-/// Names every device, so that it works before udev or `btrfs device scan` told the kernel of them.
-/// mkfs takes its first chunks from the disks named last. On the larger ones they cost no room that
-/// another layout of chunks could use; on the smallest of unequal disks they would cost up to three
+/// Names every device, so that it works before udev or `btrfs device scan` tells the kernel about
+/// them. mkfs takes its first chunks from the disks named last. On the larger ones they take no
+/// room that other chunks could use; on the smallest of unequal disks they would cost up to three
 /// chunks.
 fn in_mkfs_order(members: &[NewMember]) -> Vec<&NewMember> {
     let mut order: Vec<&NewMember> = members.iter().collect();

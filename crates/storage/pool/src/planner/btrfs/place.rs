@@ -6,7 +6,7 @@ use crate::planner::engine::{Engine, PoolOnHost};
 use crate::planner::{Refused, host_files};
 use crate::step::{Condition, Step};
 
-/// A mount point, and what it takes to have the pool there.
+/// A mount point, and the steps to mount the pool there.
 pub(super) struct Mounted {
     pub(super) at: String,
     pub(super) steps: Vec<Step>,

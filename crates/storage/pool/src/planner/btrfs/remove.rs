@@ -6,7 +6,7 @@ use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 
-/// Device remove: its data goes to the others first, and that has to fit.
+/// Device remove: its data moves to the others first, where it has to fit.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedBtrfs>,
     name: &MemberName,
@@ -61,9 +61,9 @@ pub(super) fn draft(
     })
 }
 
-/// What leaves a device goes to chunks on the others, of which a new one may have to be allocated
-/// before any is given back: where there is no room for it, half empty data chunks are emptied
-/// first. `joining` is the size of a disk that has come before.
+/// Data that leaves a device goes to chunks on the others, and a new one may have to be allocated
+/// before any is freed: if there is no room for it, half-empty data chunks are emptied first.
+/// `joining` is the size of a disk that was added before.
 pub(super) fn make_room(
     pool: &ObservedBtrfs,
     at: &str,

@@ -8,8 +8,7 @@ use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, Undo};
 use braid_units::ByteSize;
 
-/// Replace, resize to the new disk, and the convert of what a degraded mount wrote with one copy
-/// only.
+/// Replace, resize to the new disk, and convert what a degraded mount wrote with only one copy.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedBtrfs>,
     name: &MemberName,
@@ -57,7 +56,7 @@ pub(super) fn draft(
         draft.steps.push(copy);
         draft.steps.push(resize(pool, at, old.devid, &by));
     } else {
-        // `replace` takes no smaller disk; adding one and removing the old comes to the same.
+        // `replace` accepts no smaller disk; adding one and removing the old has the same result.
         add_and_remove(pool, at, old, &by, &mut draft)?;
     }
     if let Some((data, metadata)) = profiles
@@ -68,7 +67,7 @@ pub(super) fn draft(
         draft.steps.push(balance::convert("convert", pool, at, data, metadata, Undo::Nothing));
     }
     if profiles.is_none() && old.missing {
-        // Mounted degraded it writes chunks with one copy, and nobody can say now what they are to
+        // Mounted degraded it writes chunks with one copy, and it isn't known yet what they should
         // become.
         draft.after.push(Condition::BtrfsUnmixed { uuid: pool.uuid });
     }
@@ -81,7 +80,7 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// Whether there is room, and a disk is lent where one is needed and only there.
+/// Checks that there is room, and that a disk is lent if and only if one is needed.
 fn check_lent(
     room: &Room,
     old: &BtrfsMember,
@@ -91,7 +90,7 @@ fn check_lent(
     let is_smaller = by.size_bytes() < old.size_bytes;
     match (room, lent) {
         (Room::Lacking(full), None) => Err(full.refused(is_smaller)),
-        // What the missing one held would go to the lent disk, and stay there.
+        // The missing one's data would go to the lent disk, and stay there.
         (Room::Lacking(full), Some(lent)) if is_smaller => Err(Refused::Impossible {
             what: format!(
                 "with {} lent, the new disk has to be as large as the missing one: {} has {}, it had {}",
@@ -114,7 +113,7 @@ fn check_lent(
     }
 }
 
-/// What a replace by a smaller disk comes to.
+/// What a replace by a smaller disk amounts to.
 fn add_and_remove(
     pool: &ObservedBtrfs,
     at: &str,
@@ -137,7 +136,7 @@ fn add_and_remove(
     Ok(())
 }
 
-/// With `degraded` it would go on writing chunks with one copy whenever a disk is gone.
+/// With `degraded` it would keep writing chunks with one copy whenever a disk is gone.
 fn mount_whole(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) -> [Step; 2] {
     let uuid = pool.uuid;
     let others = pool.present().filter(|other| other.devid != old.devid);
@@ -160,8 +159,8 @@ fn mount_whole(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember
     [unmount, mount]
 }
 
-/// What only one disk holds gets its copy with the help of the lent one, and then there is no room
-/// to be without it.
+/// Data held by only one disk gets its copy with the help of the lent one, and then there is no
+/// room to do without it.
 fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft) {
     if pool.profiles(Purpose::Data).contains(&Profile::Single) {
         let (name, path) = (Btrfs::name(pool), &lent.path);
@@ -172,7 +171,7 @@ fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft
         return;
     }
     let (uuid, disk) = (pool.uuid, lent.claim.id().clone());
-    // A new device has the next number; the progress only is told by it.
+    // A new device has the next number; only the progress report depends on it.
     let devid = pool.members.iter().map(|member| member.devid).max().unwrap_or(0) + 1;
     let remove = remove::remove(pool, at, devid);
     draft.steps.push(Step {
@@ -187,8 +186,8 @@ fn give_back(pool: &ObservedBtrfs, at: &str, lent: &NewMember, draft: &mut Draft
     });
 }
 
-/// How large a disk this pool has to be lent before this missing member is replaced, if the others
-/// are full.
+/// How large a disk has to be lent to this pool before this missing member is replaced, if the
+/// others are full.
 pub(in crate::planner) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64> {
     match room(pool, old, old.size_bytes) {
         Room::Lacking(full) => Some(full.lend),
@@ -196,13 +195,13 @@ pub(in crate::planner) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) ->
     }
 }
 
-/// Whether a replace can begin.
+/// Whether a replace can start.
 enum Room {
     /// Yes.
     Enough,
-    /// Once half empty data chunks have given back so much.
+    /// Once half-empty data chunks have given back this much.
     InDataChunks { needs: u64 },
-    /// Not before files are deleted, or with a disk lent.
+    /// Only after files are deleted, or with a lent disk.
     Lacking(Full),
 }
 
@@ -214,7 +213,7 @@ struct Full {
 }
 
 impl Full {
-    /// A disk is lent only where the new one isn't smaller than the missing one.
+    /// A disk is lent only if the new one isn't smaller than the missing one.
     fn refused(&self, is_smaller: bool) -> Refused {
         let lend = (!is_smaller).then_some(self.lend);
         Refused::SurvivorsFull { needs: self.needs, has: self.has, lend }
@@ -222,10 +221,10 @@ impl Full {
 }
 
 /// A replace makes each chunk read-only while it copies it, so there has to be another one of its
-/// kind, or room for it: on a survivor that a degraded mount filled up there is none for metadata,
-/// and it fails with ENOSPC.
+/// kind, or room for it: on a survivor filled up by a degraded mount there is none for metadata,
+/// and the replace fails with ENOSPC.
 fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
-    // One that is dead, but there by its name, is still given new chunks.
+    // A dead one whose name is still there is still given new chunks.
     if !old.missing || old.fault.is_some() || pool.space.is_empty() {
         return Room::Enough;
     }
@@ -233,7 +232,7 @@ fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
     let needs = space::metadata_chunk_bytes(&sizes);
     let unallocated: u64 = free.iter().sum();
     let (total, used) = pool.space_of(Purpose::Metadata);
-    // What one chunk has to spare is no help while that very chunk is copied.
+    // Free space in a chunk doesn't help while that very chunk is copied.
     let has = unallocated + total.saturating_sub(used).saturating_sub(needs);
     let (total, used) = pool.space_of(Purpose::Data);
     let slack = total.saturating_sub(used);
@@ -245,7 +244,7 @@ fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
         let mut sizes = sizes;
         let needs = needs + space::chunk_bytes(&sizes);
         sizes.push(new_bytes);
-        // Half of what is unallocated counts for chunks with two copies.
+        // Half of the unallocated space counts for chunks with two copies.
         let lend = 2 * (space::chunk_bytes(&sizes) + space::metadata_chunk_bytes(&sizes));
         Room::Lacking(Full { needs, has: has + slack, lend })
     }
@@ -254,12 +253,12 @@ fn room(pool: &ObservedBtrfs, old: &BtrfsMember, new_bytes: u64) -> Room {
 fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) -> Step {
     let (uuid, devid) = (pool.uuid, old.devid);
     let mut before = ready(pool, at);
-    // After a reboot the pool is mounted without it, if it must be.
+    // After a reboot the pool is mounted without it if necessary.
     before.push(Condition::BtrfsDevid { uuid, devid });
     before.push(by.ready());
     let mut args: Vec<String> = ["replace", "start", "-B"].map(str::to_owned).to_vec();
     if old.fault.is_some() || old.errors.sum() > 0 && !old.missing {
-        // Read from it only what no other has.
+        // Read from it only what no other device has.
         args.push("-r".to_owned());
     }
     args.extend([devid.to_string(), by.device(), at.to_owned()]);
@@ -281,7 +280,7 @@ fn replace(pool: &ObservedBtrfs, at: &str, old: &BtrfsMember, by: &NewMember) ->
     }
 }
 
-/// A larger disk is used whole.
+/// A larger disk is used completely.
 fn resize(pool: &ObservedBtrfs, at: &str, devid: u64, by: &NewMember) -> Step {
     let (uuid, disk) = (pool.uuid, by.claim.id().clone());
     let size = format!("{devid}:max");

@@ -1,5 +1,5 @@
-//! Whether what is stored fits on other devices or with other profiles, and whether a balance can
-//! begin at all.
+//! Whether the stored data fits on other devices or with other profiles, and whether a balance can
+//! start at all.
 
 use crate::capacity::capacity;
 use crate::layout::{Layout, MdFilesystem, Profile};
@@ -8,7 +8,7 @@ use crate::planner::Refused;
 
 const GIB: u64 = 1 << 30;
 
-/// What is stored: data, and metadata with its system chunks.
+/// Bytes stored: data, and metadata with its system chunks.
 pub(super) fn used(pool: &ObservedBtrfs) -> (u64, u64) {
     let (_, data) = pool.space_of(Purpose::Data);
     let (_, mixed) = pool.space_of(Purpose::Mixed);
@@ -16,7 +16,7 @@ pub(super) fn used(pool: &ObservedBtrfs) -> (u64, u64) {
     (data + mixed, metadata)
 }
 
-/// Checks that what is stored fits on devices of these sizes.
+/// Checks that the stored data fits on devices of these sizes.
 pub(super) fn check_fits(
     pool: &ObservedBtrfs,
     data: Profile,
@@ -24,7 +24,7 @@ pub(super) fn check_fits(
     sizes: &[u64],
 ) -> Result<(), Refused> {
     let (data_bytes, metadata_bytes) = used(pool);
-    // Metadata in terms of data's copies; and one chunk of it is never full.
+    // Metadata scaled to data's copies; and one chunk of it is never full.
     let spare = chunk_bytes(sizes).min(256 << 20);
     let share = (metadata_bytes + spare) * metadata.copies() as u64 / data.copies().max(1) as u64;
     let needs = data_bytes + share;
@@ -37,8 +37,8 @@ pub(super) fn check_fits(
     Err(Refused::NoSpace { what, needs, has })
 }
 
-/// Checks that a chunk of this profile can be allocated, given what each device has unallocated:
-/// else a balance stops with ENOSPC before it has moved anything.
+/// Checks that a chunk of this profile can be allocated, given each device's unallocated space:
+/// otherwise a balance stops with ENOSPC before it has moved anything.
 pub(super) fn check_chunk(
     profile: Profile,
     unallocated: &[u64],
@@ -61,14 +61,14 @@ pub(super) fn check_chunk(
     })
 }
 
-/// On how many disks more a chunk of this profile would need so much unallocated.
+/// On how many more disks a chunk of this profile would need this much unallocated space.
 pub(in crate::planner) fn lacking(profile: Profile, unallocated: &[u64], chunk: u64) -> usize {
     let with_room = unallocated.iter().filter(|free| **free >= chunk).count();
     profile.min_disks().saturating_sub(with_room)
 }
 
-/// How many chunks' worth of free room data chunks must have before emptying some into others
-/// surely gives a whole one back.
+/// How many chunks' worth of free space data chunks must have so that emptying some into others is
+/// sure to free a whole one.
 pub(in crate::planner) const GIVES_BACK_CHUNKS: u64 = 2;
 
 /// A chunk's part on one device: a gibibyte, or a tenth of a small filesystem.
@@ -85,7 +85,7 @@ pub(super) fn metadata_chunk_bytes(sizes: &[u64]) -> u64 {
     (all / 10).min(chunk) + SYSTEM_CHUNK.min(all / 50)
 }
 
-/// What each member that is there has unallocated, and the sizes of all.
+/// The unallocated space of each present member, and the sizes of all.
 pub(super) fn free_and_sizes(pool: &ObservedBtrfs) -> (Vec<u64>, Vec<u64>) {
     let free = pool.present().map(|member| member.unallocated_bytes()).collect();
     let sizes = pool.present().map(|member| member.size_bytes).collect();

@@ -11,7 +11,7 @@ use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 
-/// The disks join, the array gets its new shape, and the filesystem grows.
+/// The disks join, the array is reshaped, and the filesystem grows.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedMd>,
     disks: Vec<NewMember>,
@@ -41,7 +41,7 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// The steps from disks that are free to an array and a filesystem on all of them.
+/// The steps from free disks to an array and a filesystem on all of them.
 pub(super) fn widen(
     place: &PoolOnHost<'_, ObservedMd>,
     level: MdLayout,
@@ -52,7 +52,7 @@ pub(super) fn widen(
     let pool = place.pool;
     let wants = pool.wants_disks + disks.len();
     if level == MdLayout::Raid0 {
-        // Without redundancy there are no spares: the disks come with the reshape itself, by way of
+        // Without redundancy there are no spares: the disks are added by the reshape itself, via
         // raid4.
         draft.warnings.push("md reshapes a raid0 by way of raid4; have a backup".to_owned());
         draft.steps.push(grow_raid0(pool, device, disks, wants));
@@ -77,13 +77,13 @@ pub(super) fn widen(
     Ok(())
 }
 
-/// The new number of members. It begins a reshape that goes on by itself, over a reboot too.
+/// Sets the new number of members. This starts a reshape that continues by itself, even across a
+/// reboot.
 pub(super) fn grow(pool: &ObservedMd, level: MdLayout, device: &str, wants: usize) -> Step {
     let devices = format!("--raid-devices={wants}");
     let mut args = vec!["--grow", device, &devices];
     if level == MdLayout::Raid6 {
-        // One that was a raid5 has its second parity on one disk; mdadm wants to be told that it
-        // stays so.
+        // A former raid5 has its second parity on one disk; mdadm must be told to keep that.
         args.push("--layout=preserve");
     }
     Step {
@@ -98,7 +98,7 @@ pub(super) fn grow(pool: &ObservedMd, level: MdLayout, device: &str, wants: usiz
     }
 }
 
-/// A reshape in use goes on to its end; mdadm takes one back only while it assembles an array.
+/// A reshape of an array in use runs to its end; mdadm reverts one only while assembling an array.
 pub(super) fn reshape_stays(pool: &ObservedMd, device: &str) -> Undo {
     let members: Vec<&str> =
         pool.members.iter().filter_map(|member| member.path.as_deref()).collect();
@@ -128,7 +128,7 @@ fn grow_raid0(pool: &ObservedMd, device: &str, disks: &[NewMember], wants: usize
     step
 }
 
-/// The size it has to have in the end, less what rounding may take.
+/// The size it must have in the end, less rounding.
 fn larger(pool: &ObservedMd, level: MdLayout, disks: &[NewMember]) -> Condition {
     let (n, more) = (pool.wants_disks as u64, disks.len() as u64);
     let member = pool.member_bytes;

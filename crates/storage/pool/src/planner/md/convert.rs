@@ -9,8 +9,8 @@ use crate::planner::member::NewMember;
 use crate::planner::{Refused, erase};
 use crate::step::{Action, Argv, Condition, Progress, Step, SyncWanted, Undo};
 
-/// md takes over few layouts as others in place: those whose stripes stay, or for which a reshape
-/// is known to go well.
+/// md converts few layouts in place: those whose stripes stay, or for which a reshape is known to
+/// work.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedMd>,
     to: Layout,
@@ -34,7 +34,7 @@ pub(super) fn draft(
     draft.steps.extend(erase::prepared(&disks));
     let members = pool.wants_disks;
     match (from, to, members, disks.len()) {
-        // Two members of a raid1 are a raid5 of two: data and parity are the same then.
+        // A raid1 of two is also a raid5 of two: data and parity are the same then.
         (MdLayout::Raid1, Layout::Md(MdLayout::Raid5), 2, more) => {
             draft.steps.push(take_over(pool, &device, MdLayout::Raid5));
             if more == 0 {
@@ -51,7 +51,7 @@ pub(super) fn draft(
         (MdLayout::Raid5, Layout::Md(MdLayout::Raid1), 2, 0) => {
             draft.steps.push(take_over(pool, &device, MdLayout::Raid1));
         }
-        // The second parity goes to the new disk; the room stays.
+        // The second parity goes to the new disk; the capacity stays.
         (MdLayout::Raid5, Layout::Md(MdLayout::Raid6), 3.., 1) => {
             draft.steps.extend(disks.iter().map(|disk| join(pool, &device, disk)));
             draft.steps.push(second_parity(pool, &device));
@@ -97,9 +97,8 @@ fn take_over(pool: &ObservedMd, device: &str, to: MdLayout) -> Step {
     }
 }
 
-/// No data moves: it is only the new disk that is written to. In the usual layout each disk holds
-/// some of it; md moves all data in place for that, and after a power cut meanwhile nothing of it
-/// could be read.
+/// No data moves: only the new disk is written to. In the usual layout each disk holds some parity;
+/// for that md moves all data in place, and after a power cut meanwhile none of it could be read.
 fn second_parity(pool: &ObservedMd, device: &str) -> Step {
     let wants = pool.wants_disks + 1;
     let devices = format!("--raid-devices={wants}");

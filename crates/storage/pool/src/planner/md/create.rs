@@ -61,14 +61,14 @@ pub(super) fn plan(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> 
     })
 }
 
-/// With `--homehost=any` the array has its bare name on whatever host it is plugged into; with a
-/// host's name in it, another host would call it `HOST:NAME`.
+/// With `--homehost=any` the array has its bare name on any host; with a host's name in it, another
+/// host would call it `HOST:NAME`.
 fn make(new: &NewPool, layout: MdLayout, device: &str, members: &[NewMember]) -> Step {
     let mut args: Vec<String> = Vec::new();
     let mut push = |word: &str| args.push(word.to_owned());
     push("--create");
     push(device);
-    // Asks nothing: what it would ask about is in the conditions before.
+    // Don't ask: the conditions before cover what it would ask about.
     push("--run");
     push("--metadata=1.2");
     push(&format!("--name={}", new.name));

@@ -9,8 +9,8 @@ use crate::step::{Action, Argv, Condition, Step, Undo};
 const CHUNK_KIB: u64 = 512;
 const BLOCK_KIB: u64 = 4;
 
-/// Over how many members a full stripe lies, so that the filesystem can align to it; what md itself
-/// says as its optimal size of requests.
+/// How many members a full stripe spans, so that the filesystem can align to it; as md reports it
+/// by its optimal I/O size.
 fn stripe_members(layout: MdLayout, disks: usize) -> Option<u64> {
     let n = disks as u64;
     Some(match layout {
@@ -27,9 +27,9 @@ fn stripe_members(layout: MdLayout, disks: usize) -> Option<u64> {
     })
 }
 
-/// mkfs on the new array. mkfs.ext4 overwrites whatever is there without a question, so before it
-/// the array must be the one that this plan made. What a fresh array shows is what an older one
-/// left on the same disks: nobody's any more.
+/// mkfs on the new array. mkfs.ext4 overwrites anything without asking, so the array must be the
+/// one that this plan made. What a fresh array shows was left by an older one on the same disks,
+/// and belongs to nobody.
 pub(super) fn make(new: &NewPool, layout: MdLayout, device: &str) -> Step {
     let uuid = new.filesystem_uuid.to_string();
     let stripe = stripe_members(layout, new.disks.len());
@@ -75,7 +75,7 @@ pub(super) fn make(new: &NewPool, layout: MdLayout, device: &str) -> Step {
     }
 }
 
-/// The filesystem takes the room that the array gained. Both can while mounted; XFS only then.
+/// The filesystem grows into the array's new space. Both kinds can while mounted; XFS only then.
 pub(super) fn grow(place: &PoolOnHost<'_, ObservedMd>, device: &str) -> Result<Vec<Step>, Refused> {
     let pool = place.pool;
     let Some(on) = &pool.carries else { return Ok(Vec::new()) };

@@ -5,8 +5,8 @@ use crate::planner::engine::{Draft, Engine, PoolOnHost};
 use crate::planner::{MemberName, Refused};
 use crate::step::{Action, Argv, Condition, Step, Undo};
 
-/// A spare or faulty member goes at once; of a raid1 any copy too. Everything else would have to
-/// shrink first.
+/// A spare or faulty member can leave at once, and any copy of a raid1. Everything else would have
+/// to shrink first.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedMd>,
     name: &MemberName,
@@ -51,7 +51,7 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// Out of the array, and no superblock left that could bring it back.
+/// Removes it from the array, with its superblock, which could bring it back.
 pub(super) fn let_go(
     pool: &ObservedMd,
     device: &str,

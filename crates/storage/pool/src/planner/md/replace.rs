@@ -9,8 +9,8 @@ use crate::planner::member::NewMember;
 use crate::planner::{MemberName, Refused, erase};
 use crate::step::{Action, Argv, Condition, Step, SyncWanted, Undo};
 
-/// A member that works is copied to the new disk while it still is a member; a dead one is filled
-/// from the others.
+/// A working member is copied to the new disk while it stays a member; a dead one is rebuilt from
+/// the others.
 pub(super) fn draft(
     place: &PoolOnHost<'_, ObservedMd>,
     name: &MemberName,
@@ -24,7 +24,7 @@ pub(super) fn draft(
     let level = layout(pool)?;
     let old = match member(pool, name) {
         Ok(member) => Some(member),
-        // One that is gone may be listed nowhere.
+        // A lost one may not be listed.
         Err(_) if name.0 == "missing" && pool.degraded > 0 => None,
         Err(unknown) => return Err(unknown),
     };
@@ -54,7 +54,7 @@ pub(super) fn draft(
             draft.steps.push(remove::let_go(pool, &device, old, path, false));
         }
         dead => {
-            // One that the array runs without is not in it.
+            // A member that the array runs without isn't in it.
             if let Some((old, path)) = dead
                 && old.state != MdMemberState::Missing
             {
@@ -73,8 +73,8 @@ pub(super) fn draft(
     Ok(draft)
 }
 
-/// `--replace`: the old member stays in use until the new one has everything, and is marked faulty
-/// then.
+/// `--replace`: the old member stays in use until the new one has everything, and then is marked
+/// faulty.
 fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMember) -> Step {
     let gone = replaced(pool, old);
     Step {
@@ -88,7 +88,7 @@ fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMem
             "mdadm",
             [device, "--replace", path, "--with", &by.device()],
         )),
-        // Begun, it goes on in the background; the next step waits for it.
+        // Once begun, it runs in the background; the next step waits for it.
         after: vec![Condition::Any(vec![gone, super::idle(pool, SyncWanted::Anything).negated()])],
         undo: Undo::Never(
             "the old disk leaves the array as soon as the copy is complete".to_owned(),
@@ -96,7 +96,7 @@ fn copy(pool: &ObservedMd, device: &str, old: &MdMember, path: &str, by: &NewMem
     }
 }
 
-/// The old member is one no more.
+/// The old disk is no longer a member.
 fn replaced(pool: &ObservedMd, old: &MdMember) -> Condition {
     match old.disk.clone() {
         Some(disk) => Condition::ArrayMember { uuid: pool.uuid, disk }.negated(),
