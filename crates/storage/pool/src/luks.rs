@@ -1,5 +1,6 @@
-//! LUKS2 below a pool: each member is an opened mapping on its disk (docs/design/pools.md). Volumes
-//! made by Braid are recognised on any host by their label.
+//! LUKS2 below a pool: each member is an opened mapping on its disk
+//! (docs/design/013-luks-below-members.md). Volumes made by Braid are recognised on any host by
+//! their label.
 
 use crate::disk_id::DiskId;
 use crate::pool_name::PoolName;

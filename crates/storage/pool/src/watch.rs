@@ -1,4 +1,4 @@
-//! Watching pools: what is new since the last look, so that only changes are told.
+//! Watching pools: what is new since the last check, so that only changes are reported.
 
 use crate::doctor::{Baseline, Code, Finding, Severity};
 use crate::observed::ObservedPool;
@@ -6,10 +6,10 @@ use crate::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What was known at the last look; kept in a file between looks.
+/// What was known at the last check; kept in a file between checks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Memory {
-    /// What was wrong and was told.
+    /// Problems that were reported.
     #[serde(default)]
     told: Vec<Finding>,
     /// Error counters, to see which of them rise.
@@ -20,7 +20,7 @@ pub struct Memory {
     scrubs: BTreeMap<Uuid, u64>,
 }
 
-/// A scrub that has ended since the last look.
+/// A scrub that has ended since the last check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ScrubEnded {
     /// The pool's name.
@@ -29,7 +29,7 @@ pub struct ScrubEnded {
     pub uncorrectable: u64,
 }
 
-/// A scrub's end is known by how long ago it was: from look to look it moves a little.
+/// A scrub's end is known only by how long ago it was, so it shifts a little from check to check.
 const SAME_SCRUB_S: u64 = 60;
 
 /// Something that changed.
@@ -49,7 +49,7 @@ pub enum Event {
     New,
     /// It got worse.
     Worse,
-    /// It got better, though it isn't well.
+    /// It got better, but is still wrong.
     Better,
     /// It isn't wrong any more.
     Gone,
@@ -68,8 +68,8 @@ impl Event {
 }
 
 impl Memory {
-    /// Scrubs that have ended since the last look, at `now` in Unix seconds. Of a pool that is
-    /// seen for the first time none is new.
+    /// Scrubs that have ended since the last check, at `now` in Unix seconds. For a pool seen for
+    /// the first time none is new.
     pub fn scrubs_ended(&mut self, pools: &[ObservedPool], now: u64) -> Vec<ScrubEnded> {
         let mut ended = Vec::new();
         for pool in pools {
@@ -92,9 +92,9 @@ impl Memory {
         ended
     }
 
-    /// What changed, now that these are wrong: in the order given, then those that are gone. What
-    /// is only good to know is no change. What was wrong with a pool that can't be looked into now,
-    /// because it isn't mounted or isn't there, isn't gone: `is_seen` tells which can be.
+    /// What changed, given the current findings: in the order given, then those that are gone.
+    /// Notes don't count as changes. Problems of a pool that can't be examined now, because it
+    /// isn't mounted or isn't there, aren't gone: `is_seen` says which pools can be.
     pub fn changes(&self, now: &[Finding], is_seen: impl Fn(&str) -> bool) -> Vec<Change> {
         let now: Vec<&Finding> =
             now.iter().filter(|finding| finding.severity > Severity::Note).collect();
@@ -106,7 +106,7 @@ impl Memory {
                 None => Event::New,
                 Some(before) if finding.severity > before.severity => Event::Worse,
                 Some(before) if finding.severity < before.severity => Event::Better,
-                // The words may have changed: a number, an age.
+                // The wording may have changed: a number, an age.
                 Some(_) => continue,
             };
             changes.push(Change { event, finding: finding.clone() });
@@ -120,8 +120,8 @@ impl Memory {
         changes
     }
 
-    /// The change was told, and won't be again. One that could not be told is told after the next
-    /// look.
+    /// The change was reported, and won't be again. One that couldn't be reported is reported after
+    /// the next check.
     pub fn told(&mut self, change: &Change) {
         let finding = &change.finding;
         let is_it = |old: &Finding| kind(old) == kind(finding);
@@ -141,8 +141,8 @@ fn kind(finding: &Finding) -> Kind<'_> {
     (finding.code, finding.pool.as_deref())
 }
 
-/// Each with what it is known by again: of several of the same kind in one pool, such as two
-/// missing members, the which one it is.
+/// Each with the key that identifies it: among several of the same kind in one pool, such as two
+/// missing members, by its position.
 fn keyed<'a>(
     findings: &'a [&'a Finding],
 ) -> impl Iterator<Item = ((Kind<'a>, usize), &'a Finding)> {

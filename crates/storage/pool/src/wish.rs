@@ -1,4 +1,4 @@
-//! What the user wants a pool for, and what disks there are or could be bought.
+//! What the user wants a pool for, and which disks exist or could be bought.
 
 use crate::disk::{Disk, DiskKind};
 use braid_units::ByteSize;
@@ -18,7 +18,7 @@ pub enum Use {
     Vm,
     /// Small synchronous writes.
     Database,
-    /// What can be made again.
+    /// Data that can be made again.
     Scratch,
 }
 
@@ -28,7 +28,7 @@ pub enum Use {
 pub enum Want {
     /// Bytes per second, requests per second.
     Speed,
-    /// A second copy, much room, and speed, none at any price.
+    /// A second copy, much room, and speed, none of them at any price.
     Balanced,
     /// Not to lose anything.
     Safety,
@@ -36,7 +36,7 @@ pub enum Want {
     Space,
 }
 
-/// A disk to plan with; it needs not exist.
+/// A disk to plan with; it needn't exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Candidate {
     /// Its path, or `4T:hdd` as the user wrote it.
@@ -51,7 +51,7 @@ pub struct Candidate {
     pub physical_disk: Option<String>,
 }
 
-/// A word or disk that can't be read.
+/// A word or disk that can't be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WishError {
     /// A word that isn't one of those.
@@ -142,7 +142,7 @@ impl From<&Disk> for Candidate {
 
 impl FromStr for Candidate {
     type Err = WishError;
-    /// Reads `4T:hdd`: sizes as sellers count (T = 10^12), TiB and GiB for powers of two.
+    /// Reads `4T:hdd`: decimal sizes as sold (T = 10^12), TiB and GiB for powers of two.
     fn from_str(text: &str) -> Result<Self, WishError> {
         let error = |why: &str| WishError::Disk {
             text: text.chars().take(40).collect(),

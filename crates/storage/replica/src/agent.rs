@@ -1,5 +1,5 @@
-//! The other end of a replication, as a program that somebody at a distance
-//! starts: it speaks the protocol on its standard input and output.
+//! The other end of a replication, as a program started remotely: it speaks the protocol on its
+//! standard input and output.
 
 use crate::archive;
 use crate::beneath::{self, Held, Meant};
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Whoever connects says at once what is wanted.
+/// A peer that connects says at once what it wants.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What an agent may be asked.
@@ -31,18 +31,17 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub enum Allowed {
     /// Anything, at any place.
     All,
-    /// To receive below this folder, and to tell what is there.
+    /// To receive below this folder, and to list what is there.
     Into(PathBuf),
-    /// To send what is below this folder, and to tell what is there.
+    /// To send what is below this folder, and to list what is there.
     From(PathBuf),
-    /// To clone the system that this path is of, and nothing else.
+    /// To clone the system that this path belongs to, and nothing else.
     System(PathBuf),
 }
 
 /// Does what the other end asks for; a replication is in `register` meanwhile.
 ///
-/// # Errors
-/// It asks for nothing that can be done, or that failed. It was told, too.
+/// # Errors What it asks for isn't allowed or possible, or failed. The other end was told, too.
 pub fn serve(
     mut connection: Connection,
     allowed: &Allowed,
@@ -112,13 +111,13 @@ pub fn serve(
     }
 }
 
-/// Does the work with an entry in the register, if somebody said who wants it.
+/// Does the work with an entry in the register, if it is known who wants it.
 fn remembered(
     register: &Register,
     begun: Option<Begun>,
     work: impl FnOnce(&Arc<Watch>) -> Result<(), Error>,
 ) -> Result<(), Error> {
-    // To remember it serves only to tell of it.
+    // The record only serves to report it.
     let entry = begun.and_then(|begun| register.begin(&begun).ok());
     let watch = Arc::new(Watch::default());
     let outcome = work(&watch);
@@ -144,12 +143,12 @@ impl Begun {
     }
 }
 
-/// What the other end's path means, as a path to work with.
+/// The other end's path, resolved to one to work with.
 struct ResolvedPath {
     path: PathBuf,
-    /// Of what in it is meant.
+    /// The name of what is meant in it.
     name: Option<OsString>,
-    /// Keeps the path valid; nothing where the path is one that may be resolved.
+    /// Keeps the path valid; `None` if the path may be resolved again.
     held: Option<Held>,
 }
 
@@ -164,8 +163,8 @@ impl ResolvedPath {
 }
 
 impl Allowed {
-    /// A folder for replicas, which is made if only it is lacking. Not in what was received: what
-    /// is there is the other end's making.
+    /// A folder for replicas, which is made if only its last part is lacking. Not inside something
+    /// received, whose contents the other end made.
     fn to_receive(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
             (top, Meant::Top) => Ok(ResolvedPath::of(top)),
@@ -181,7 +180,7 @@ impl Allowed {
         }
     }
 
-    /// Snapshots, or one; not what seems to be some inside of one.
+    /// Snapshots, or one; not what looks like snapshots inside of one.
     fn to_send(&self, asked: &ExactPath) -> Result<ResolvedPath, Error> {
         match self.find(asked)? {
             (top, Meant::Top) => Ok(ResolvedPath::of(top)),
@@ -215,7 +214,7 @@ impl Allowed {
         }
     }
 
-    /// What is asked for, and below what.
+    /// What is asked for, and the folder that it is below.
     fn find<'a>(&'a self, asked: &'a ExactPath) -> Result<(&'a Path, Meant), Error> {
         match self {
             Allowed::All => Ok((asked.as_path(), Meant::Top)),
@@ -244,12 +243,12 @@ fn is_snapshot(asked: &ExactPath) -> Error {
 }
 
 fn refuse(connection: &mut Connection, error: Error) -> Result<(), Error> {
-    // Who is gone can't be told.
+    // A peer that is gone can't be told.
     let _ = connection.say(Message::Failed { why: error.to_string(), passing: false });
     Err(error)
 }
 
-/// Lines are told in messages of about this size.
+/// Lines are sent in messages of about this size.
 const CHUNK: usize = LONGEST / 8;
 
 fn tell_manifest(connection: &mut Connection, folder: &Path) -> Result<(), Error> {
@@ -261,7 +260,7 @@ fn tell_manifest(connection: &mut Connection, folder: &Path) -> Result<(), Error
     let mut chunk = vec![];
     let mut size = 0;
     for line in lines {
-        // A path may take three characters a byte, and a line has up to three.
+        // A path may take three characters per byte, and a line has up to three paths.
         size += 400 + 3 * line.path.as_name().len();
         chunk.push(line);
         if size > CHUNK {
@@ -273,7 +272,7 @@ fn tell_manifest(connection: &mut Connection, folder: &Path) -> Result<(), Error
     connection.say(Message::Bye)
 }
 
-/// So many streams are told in a message.
+/// Number of streams per message.
 const STREAMS: usize = 100;
 
 fn tell_stored(

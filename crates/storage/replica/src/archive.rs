@@ -2,8 +2,8 @@
 //! manifest beside it. Any of them can be given to `btrfs receive -f`, after those that it builds
 //! on.
 //!
-//! A stream is written under another name and gets its own when it is complete and on the disk. How
-//! far an unfinished one is, its own bytes tell: they are read again when it goes on.
+//! A stream is written under another name and gets its own when it is complete and on the disk. The
+//! progress of an unfinished one shows in its own bytes, which are read again when it continues.
 
 pub use crate::wire::{Entry, StoredNow};
 
@@ -20,14 +20,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What a stored stream's file name ends with.
+/// Suffix of a stored stream's file name.
 pub(crate) const STREAM: &str = ".btrfs-stream";
-/// What its manifest's file name ends with.
+/// Suffix of its manifest's file name.
 const MANIFEST: &str = ".btrfs-stream.json";
 /// Of manifests.
 const VERSION: u32 = 1;
-/// Differences that build on each other, at most, before all is stored again: a chain without an
-/// end would never let anything be deleted.
+/// Maximum length of a chain of differences before everything is stored again: with an endless
+/// chain nothing could ever be deleted.
 pub(crate) const LONGEST_CHAIN: usize = 30;
 
 impl Entry {
@@ -49,7 +49,7 @@ impl Entry {
         write_state(&self.manifest(folder), VERSION, self)
     }
 
-    /// Deletes it; a stream without its manifest is none.
+    /// Deletes it; a stream without its manifest doesn't count.
     pub(crate) fn delete(&self, folder: &Path) -> Result<(), Error> {
         for path in [self.manifest(folder), self.file(folder)] {
             fs::remove_file(&path).map_err(|e| Error::io("deleting", &path, e))?;
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-/// The streams that are complete in a folder, each behind the one that it builds on.
+/// The complete streams in a folder, each after the one that it builds on.
 ///
 /// # Errors
 /// The folder or a manifest can't be read.
@@ -91,7 +91,7 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
         if !is_manifest {
             continue;
         }
-        // A link is none: who may put one there isn't to have read what it leads to.
+        // Links don't count: somebody who may put one there must not have its target read.
         if !is_file(&path) {
             continue;
         }
@@ -102,7 +102,7 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
         }
     }
     let mut sorted: Vec<Entry> = vec![];
-    // Each round takes those whose base is there, or is lost.
+    // Each round takes those whose base is present, or lost.
     while !rest.is_empty() {
         let waiting: Vec<Uuid> = rest.values().map(Entry::uuid).collect();
         let (ready, later): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -144,7 +144,7 @@ pub(crate) fn entry_named(folder: &Path, name: &OsStr) -> Option<Entry> {
     entries(folder).ok()?.into_iter().find(|entry| entry.begin.name == name)
 }
 
-/// This one and all that it builds on, the first of them first; an error when one is lost.
+/// This one and all that it builds on, the base first; an error when one is lost.
 pub(crate) fn with_bases(entries: &[Entry], uuid: Uuid) -> Result<Vec<Entry>, Error> {
     let mut chain: Vec<Entry> = vec![];
     let mut next = Some(uuid);
@@ -168,7 +168,7 @@ pub(crate) fn with_bases(entries: &[Entry], uuid: Uuid) -> Result<Vec<Entry>, Er
     Ok(chain)
 }
 
-/// Those on which nothing shall be built any more.
+/// Those on which nothing more should be built.
 pub(crate) fn ends_of_chains(entries: &[Entry]) -> Vec<Uuid> {
     let is_long = |entry: &&Entry| {
         with_bases(entries, entry.uuid()).is_ok_and(|chain| chain.len() >= LONGEST_CHAIN)

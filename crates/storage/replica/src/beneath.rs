@@ -1,6 +1,6 @@
-//! Paths that another computer names, below a folder that is open. None leads out of it: not by
-//! `..`, not through a symbolic link, and not into what that computer sent before, which is its to
-//! make.
+//! Paths named by another computer, below an open folder. None leads out of it: not by `..`, not
+//! through a symbolic link, and not into what that computer sent before, whose contents it
+//! controls.
 
 use crate::error::Error;
 use crate::shown::{DESCRIPTORS, shown};
@@ -27,7 +27,7 @@ pub(crate) fn open(
     Ok(File::from(opened))
 }
 
-/// A folder held open: whatever becomes of its name, it stays the one that was checked.
+/// A folder held open: whatever happens to its name, it stays the one that was checked.
 #[derive(Debug)]
 pub(crate) struct Held {
     folder: File,
@@ -45,11 +45,11 @@ pub(crate) enum Meant {
     Inside(Held, OsString),
 }
 
-/// What begins so in a folder of replicas is Braid's own.
+/// Names with this prefix in a folder of replicas are Braid's own.
 pub(crate) const OWN: &[u8] = b".braid-";
 
 impl Held {
-    /// The folder by a path that leads to it only, as long as this lives.
+    /// A path that leads to exactly this folder, as long as this lives.
     pub fn path(&self) -> PathBuf {
         PathBuf::from(format!("{DESCRIPTORS}/{}/.", self.folder.as_raw_fd()))
     }
@@ -73,7 +73,7 @@ impl Held {
     }
 }
 
-/// Finds what `asked` means below the folder `top`, which somebody here chose: it is opened as it
+/// Finds what `asked` means below the folder `top`, which was chosen locally and is opened as it
 /// is.
 ///
 /// # Errors
@@ -108,7 +108,7 @@ pub(crate) fn find(top: &Path, asked: &Path) -> Result<Meant, Error> {
     }
 }
 
-/// Whether what is in the folder may be another computer's work.
+/// Whether the folder's contents may have been made by another computer.
 fn is_snapshot(folder: &File) -> bool {
     let is_one = |about: Subvolume| about.read_only || about.received_uuid.is_some();
     subvolume::is_btrfs(folder) && Subvolume::of(folder).is_ok_and(is_one)

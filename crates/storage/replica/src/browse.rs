@@ -1,4 +1,4 @@
-//! What is in a snapshot, and what differs between two, for people who look for a file.
+//! The contents of a snapshot, and the differences between two, for people who look for a file.
 //!
 //! Paths come from outside: none leads out of its snapshot, and what is opened is only read.
 
@@ -50,32 +50,32 @@ pub enum Kind {
 /// How much of a snapshot is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// The most entries of a folder that are given, or changes.
+    /// Maximum number of a folder's entries, or of changes, returned.
     pub most: usize,
-    /// The most entries that are looked at for it.
+    /// Maximum number of entries examined for that.
     pub looked_at: usize,
     /// Until when.
     pub until: Instant,
 }
 
-/// What was found, and whether that is all there is.
+/// What was found, and whether that is everything.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T> {
-    /// As far as was looked.
+    /// What was found until then.
     pub items: Vec<T>,
     /// A bound was reached before the end.
     pub cut_short: bool,
 }
 
-/// What differs at a path of two snapshots. Of a folder that is only in one of them nothing below
-/// it is told.
+/// What differs at a path of two snapshots. For a folder that is only in one of them, nothing below
+/// it is reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Where, in both.
     pub path: ExactPath,
     /// How.
     pub what: What,
-    /// As it is in the newer one; where it is gone, as it was.
+    /// Its kind in the newer one; if it is gone, in the older one.
     pub kind: Kind,
     /// Its size there, of a file.
     pub bytes: u64,
@@ -97,8 +97,7 @@ pub enum What {
 impl Opened {
     /// Opens the snapshot of this name in a folder.
     ///
-    /// # Errors
-    /// There is none, or what is there isn't read-only.
+    /// # Errors There is none, or it isn't read-only.
     pub fn open(folder: &Path, name: &OsStr) -> Result<Opened, Error> {
         let shown = folder.join(name);
         let none = || Error::Refused(format!("there is no snapshot {}", shown.display()));
@@ -134,10 +133,9 @@ impl Opened {
         Ok(Found { items, cut_short })
     }
 
-    /// Looks whether there is something at this path of it.
+    /// Checks that this path exists in it.
     ///
-    /// # Errors
-    /// There isn't, or the way to it leads out of the snapshot.
+    /// # Errors It doesn't, or it leads out of the snapshot.
     pub fn is_there(&self, path: &Path) -> Result<(), Error> {
         let Some(name) = path.file_name() else {
             let shown = self.shown.join(relative(path));
@@ -188,7 +186,7 @@ impl Opened {
                     pairs.entry(name).or_default()[at] = Some(stat);
                 }
             }
-            // Of a folder that was read in part, what lacks on a side may be there.
+            // If a folder was read only in part, what seems lacking may be there.
             if found.cut_short {
                 return Ok(found);
             }
@@ -252,7 +250,7 @@ impl Opened {
     }
 
     fn open_beneath(&self, path: &Path, flags: OFlags) -> io::Result<File> {
-        // What is mounted or made in it later is no part of it.
+        // What is mounted or created in it later isn't part of it.
         beneath::open(&self.root, relative(path), flags | OFlags::NOFOLLOW, ResolveFlags::NO_XDEV)
     }
 
@@ -293,7 +291,7 @@ fn difference(old: &Stat, new: &Stat, same_filesystem: bool) -> Option<What> {
         return Some(What::Content);
     }
     let content = |stat: &Stat| (stat.st_size, stat.st_mtime, stat.st_mtime_nsec, stat.st_rdev);
-    // A folder's own time and size change with what is in it, which is told there.
+    // A folder's own time and size change with its contents, which are reported themselves.
     if kind(old) != Kind::Folder && content(old) != content(new) {
         return Some(What::Content);
     }

@@ -1,10 +1,9 @@
-//! A rolling hash over blocks of a stream, so that two ends can tell in 32
-//! bytes whether they speak of the same prefix.
+//! A rolling hash over blocks of a stream, so that two ends can compare prefixes by 32 bytes.
 
 /// Streams are cut into blocks of this size; only the last may be shorter.
 pub const BLOCK: usize = 128 * 1024;
 
-/// The hash of all blocks so far: BLAKE3 of the hash before and the block.
+/// The hash of all blocks so far: BLAKE3 of the previous hash and the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chain([u8; 32]);
 

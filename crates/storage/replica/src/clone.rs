@@ -1,11 +1,10 @@
-//! A whole btrfs system to another filesystem, bootable there.
+//! Clones a whole btrfs system to another filesystem, bootable there.
 //!
-//! All subvolumes go over by snapshot, send and receive, so what they share
-//! stays shared; then they are put where they were, the default subvolume is
-//! set, and what names the old filesystem's UUID is rewritten in the system
-//! that will boot. The old system isn't changed, and the two filesystems never
-//! have the same UUID. The old one may be on another computer: all that is
-//! written is written here.
+//! All subvolumes are transferred by snapshot, send and receive, so what they share stays shared;
+//! then they are put in their places, the default subvolume is set, and references to the old
+//! filesystem's UUID are rewritten in the system that will boot. The old system isn't changed, and
+//! the two filesystems never have the same UUID. The old one may be on another computer: everything
+//! is written here.
 
 mod beside;
 mod boot;
@@ -43,19 +42,19 @@ pub struct SystemClone {
     pub from: Place,
     /// How that is reached.
     pub connector: Connector,
-    /// How often in a row a broken connection is made anew without getting on.
+    /// How often in a row a broken connection is re-established without progress.
     pub retries: u32,
     /// Where the new filesystem, an empty btrfs, is mounted, or its device.
     pub to: PathBuf,
     /// The subvolume that holds the system, by its path from the top level, if
     /// it can't be found out.
     pub root: Option<PathBuf>,
-    /// Subvolumes that stay behind, with all below them.
+    /// Subvolumes to leave out, with everything below them.
     pub skip: Vec<PathBuf>,
-    /// Filesystems of other kinds that belong to the system (the ESP, `/boot`), old and new: where
-    /// they are mounted, or their devices, each at its end.
+    /// Filesystems of other kinds that belong to the system (the ESP, `/boot`), old and new: the
+    /// mount point or device of each, at its end.
     pub beside: Vec<(PathBuf, PathBuf)>,
-    /// The disk that a BIOS shall be able to start.
+    /// The disk that a BIOS should be able to boot.
     pub boot_disk: Option<PathBuf>,
     /// Whether to run what makes the new system boot, inside it.
     pub finish: bool,
@@ -63,22 +62,22 @@ pub struct SystemClone {
     pub options: SendOptions,
 }
 
-/// What a clone is, or will be.
+/// What a clone contains, or will contain.
 #[derive(Clone, Debug, Serialize)]
 pub struct Plan {
     /// The old filesystem.
     pub from: Uuid,
     /// The new one.
     pub to: Uuid,
-    /// The subvolumes that go over, holders first.
+    /// The subvolumes to transfer, parents first.
     pub parts: Vec<Part>,
     /// The one that holds the system.
     pub root: ExactPath,
     /// The one that is mounted when none is named.
     pub default: ExactPath,
-    /// What has to be run in the new system, once all is there.
+    /// What has to be run in the new system once everything is there.
     pub boot: Vec<BootStep>,
-    /// The old filesystem is on an encrypted device. The new one is what its device is.
+    /// The old filesystem is on an encrypted device. Whether the new one is depends on its device.
     pub encrypted: bool,
 }
 
@@ -97,7 +96,7 @@ pub struct Cloned {
 }
 
 impl SystemClone {
-    /// Looks at both sides.
+    /// Examines both sides.
     ///
     /// # Errors
     /// One isn't btrfs, both are the same, the new one isn't empty, or the
@@ -157,7 +156,7 @@ impl SystemClone {
         Ok((plan, old))
     }
 
-    /// What the system in the old filesystem has beside it, how many bytes are in it, and so on.
+    /// What belongs to the old system besides its btrfs, how many bytes are in it, and so on.
     ///
     /// # Errors
     /// It isn't btrfs, can't be reached, or the system's subvolume can't be found.
@@ -165,8 +164,8 @@ impl SystemClone {
         self.old()?.look(&self.asked(true))
     }
 
-    /// Does it; interrupted, it goes on when it is done again. `broke` is told of each connection
-    /// that broke before it is made anew.
+    /// Does it; after an interruption, doing it again continues. `broke` is called for each broken
+    /// connection before it is re-established.
     ///
     /// # Errors
     /// As of [`SystemClone::plan`]; something can't be read or written; a command that makes it
@@ -193,7 +192,7 @@ impl SystemClone {
         let mut changes = boot::Changes::new(plan.from, plan.to, ids);
         changes.note_partitions(system.partition, Identity::of(&to.device()?)?.partition);
         for (((path, _), id), new) in self.beside.iter().zip(&system.beside).zip(&beside) {
-            // From the beginning, when the connection breaks.
+            // Starts over when the connection breaks.
             while_it_gets_on(self.retries, &self.options.watch, true, &mut broke, || {
                 old.copy_beside(path, new)
             })?;

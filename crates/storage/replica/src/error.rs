@@ -13,19 +13,19 @@ pub enum Error {
         /// What the system said.
         error: io::Error,
     },
-    /// It would be wrong to go on; says what to do instead.
+    /// It would be wrong to continue; says what to do instead.
     #[error("{0}")]
     Refused(String),
-    /// The other end is gone; trying again goes on where it stopped.
+    /// The other end is gone; trying again continues where it stopped.
     #[error("the connection broke: {0}")]
     Connection(String),
-    /// The other end's name has no address now; it may have one when the network is there.
+    /// The other end's name has no address now; it may have one once the network is up.
     #[error("{0}")]
     Nameless(String),
-    /// The other end says why it can't go on.
+    /// The other end says why it can't continue.
     #[error("at the other end: {0}")]
     Remote(String),
-    /// What came is no btrfs send stream, or a damaged one.
+    /// What was received isn't a btrfs send stream, or is damaged.
     #[error("the send stream: {0}")]
     Stream(#[from] crate::stream_error::StreamError),
     /// Two sides that should be the same are not; the message says where.

@@ -1,4 +1,4 @@
-//! Paths and names as text without loss, also those that aren't UTF-8.
+//! Paths and names as text without loss, including those that aren't UTF-8.
 
 use braid_pool::untrusted::deceives;
 use percent_encoding::{percent_decode_str, percent_encode_byte};
@@ -8,9 +8,9 @@ use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// A path that is written as text without loss: as it is when it is UTF-8, and
-/// else behind a zero character, which no real path has, with `%XX` for `%` and for
-/// bytes that aren't. As people see it, it can't control their terminal.
+/// A path that is written as text without loss: unchanged if it is UTF-8, otherwise with a leading
+/// zero character, which no real path has, and `%XX` for `%` and for non-UTF-8 bytes. Displayed, it
+/// can't control the terminal.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(into = "String", from = "String")]
 pub struct ExactPath(PathBuf);

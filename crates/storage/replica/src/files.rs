@@ -1,4 +1,4 @@
-//! Files and folders as wholes: copied, and given names that nobody has.
+//! Whole files and folders: copying them, and renaming without replacing.
 
 use crate::error::Error;
 use braid_durable::state_file;
@@ -11,9 +11,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Copies a file or folder; `to` becomes what `from` is. cp(1) keeps all that
-/// a file has: owners, times, attributes, holes and hard links, and shares data
-/// where it can. None of its output is read but its complaint.
+/// Copies a file or folder; `to` becomes what `from` is. cp(1) preserves everything: owners, times,
+/// attributes, holes and hard links, and shares data where it can. Only its error output is read.
 pub(crate) fn copy(from: &Path, to: &Path) -> Result<(), Error> {
     cp(&["--archive", "--reflink=auto", "--sparse=auto"], from, to)
 }
@@ -41,7 +40,7 @@ fn cp(options: &[&str], from: &Path, to: &Path) -> Result<(), Error> {
     }))
 }
 
-/// Gives what is in a folder piece by piece, as tar(1) packs it; without what is mounted inside.
+/// Yields a folder's contents piece by piece, as packed by tar(1), without anything mounted inside.
 pub(crate) fn pack(
     folder: &Path,
     mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
@@ -85,7 +84,7 @@ pub(crate) fn unpack(
         None => Err(io(io::ErrorKind::BrokenPipe.into())),
     });
     if filled.is_err() {
-        // It would complain of what it lacks.
+        // Otherwise it would complain about missing input.
         let _ = tar.kill();
     }
     drop(into);
@@ -106,7 +105,7 @@ fn started(error: io::Error) -> Error {
     Error::Io { doing: "starting tar".to_owned(), error }
 }
 
-/// Waits for it; what broke the talk with it tells more than its own end.
+/// Waits for it; an error in the exchange with it says more than its exit status.
 fn ended(mut tar: Child, talk: Result<(), Error>, folder: &Path) -> Result<(), Error> {
     let status = tar.wait().map_err(|e| Error::io("waiting for tar in", folder, e))?;
     talk?;
@@ -116,7 +115,7 @@ fn ended(mut tar: Child, talk: Result<(), Error>, folder: &Path) -> Result<(), E
     }
 }
 
-/// Opens a file that only Braid makes; a link under its name leads elsewhere, and isn't followed.
+/// Opens a file that only Braid makes; a link under its name isn't followed.
 pub(crate) fn open_own(path: &Path, options: &mut fs::OpenOptions) -> io::Result<File> {
     options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }
@@ -139,7 +138,7 @@ pub(crate) fn read_state<T: DeserializeOwned>(path: &Path, version: u32) -> io::
     state_file::from_json_or_bare(version, &read_own(path)?)
 }
 
-/// Writes one, so that it is there whole or not at all; not over that of a newer Braid.
+/// Writes one atomically, but not over that of a newer Braid.
 pub(crate) fn write_state(path: &Path, version: u32, content: impl Serialize) -> Result<(), Error> {
     let write = || -> io::Result<()> {
         let text = state_file::to_json(version, content)?;

@@ -18,9 +18,9 @@ pub struct Snapshot {
     pub name: OsString,
     /// Where it is.
     pub path: PathBuf,
-    /// What the filesystem knows of it.
+    /// What the filesystem knows about it.
     pub about: Subvolume,
-    /// As what its stream was stored, if it is such a stream.
+    /// Its manifest, if it is a stored stream.
     pub stored: Option<Box<Entry>>,
 }
 

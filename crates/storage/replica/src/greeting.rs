@@ -16,7 +16,7 @@ use std::time::Duration;
 pub struct Key([u8; 32]);
 
 impl Key {
-    /// Reads a key file: any text or bytes of at least 16, without blanks at the end.
+    /// Reads a key file: at least 16 bytes of any kind, not counting trailing blanks.
     ///
     /// # Errors
     /// The file can't be read, others may read it, or it is too short to be a secret.
@@ -41,8 +41,8 @@ impl Key {
         Ok(Key(blake3::derive_key("braid 2026 replication listener key", secret)))
     }
 
-    /// As [`Key::load`]; where there is no such file a new key is made and written
-    /// there, for its owner only. Says whether it is new.
+    /// As [`Key::load`]; if there is no such file, a new key is generated and written there,
+    /// readable only by its owner. Returns whether it is new.
     ///
     /// # Errors
     /// As of [`Key::load`]; the file can't be written.
@@ -60,8 +60,7 @@ impl Key {
         Ok((Key::load(path)?, is_new))
     }
 
-    /// What proves that who says it knows the key; `role` keeps one end's proof
-    /// from being the other's.
+    /// Proves knowledge of the key; `role` keeps one end's proof from serving as the other's.
     fn proof(&self, role: u8, ours: &Nonce, theirs: &Nonce) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.0);
         hasher.update(&[role]);
@@ -79,13 +78,13 @@ impl std::fmt::Debug for Key {
 
 type Nonce = [u8; 32];
 
-/// First bytes of both ends, so that strangers are told apart early.
+/// First bytes of both ends, so that strangers are recognised early.
 const MAGIC: &[u8; 8] = b"braidrp1";
 pub(crate) const LISTENER: u8 = 1;
 const CALLER: u8 = 2;
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The caller's side of a connection that was just made.
+/// The client's side of a new connection.
 pub(crate) fn greet(socket: TcpStream, key: Option<&Key>) -> Result<Connection, Error> {
     let key = key.ok_or_else(|| {
         Error::Refused("a listener wants a key: name its file with --key".to_owned())
@@ -135,7 +134,7 @@ pub(crate) fn notice_death(socket: &TcpStream) {
         .with_interval(Duration::from_secs(5))
         .with_retries(4);
     let socket = SockRef::from(socket);
-    // Where it is refused, a dead peer is noticed later.
+    // If it is refused, a dead peer is only noticed later.
     let _ = socket.set_tcp_keepalive(&alive);
     let _ = socket.set_tcp_user_timeout(Some(Duration::from_secs(30)));
 }

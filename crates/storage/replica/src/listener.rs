@@ -15,12 +15,12 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// Does what is `allowed` for whoever calls at `address` and knows the key, one
-/// caller a thread, with replications in `register` meanwhile; ends only with an error.
+/// Does what is `allowed` for anyone who connects to `address` and knows the key, with one thread
+/// per client and replications in `register` meanwhile; returns only with an error.
 ///
-/// Only calls that come in by the device which has the address are heard, so one
-/// in the tunnel can't be reached from outside. While no device has it (the
-/// tunnel is down), or when it comes back on another, this waits and listens again.
+/// Only connections through the device that has the address are accepted, so an address in the
+/// tunnel can't be reached from outside. While no device has it (the tunnel is down), or when it
+/// returns on another device, this waits and listens again.
 ///
 /// # Errors
 /// The address can't be listened on.
@@ -61,10 +61,9 @@ pub fn serve(
     })
 }
 
-/// Whether it can be listened at, as far as the address itself says.
+/// Checks that the address itself is acceptable for listening.
 ///
-/// # Errors
-/// It is every address of this computer.
+/// # Errors It stands for every address of this computer.
 pub fn check(address: SocketAddr) -> Result<(), Error> {
     match address.ip().is_unspecified() {
         true => Err(Error::Refused(format!(
@@ -92,9 +91,9 @@ fn attend(
     }
 }
 
-/// How often the address is looked for.
+/// How often the address is checked.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
-/// Callers who wait for being taken.
+/// Clients waiting to be accepted.
 const BACKLOG: libc::c_int = 16;
 
 fn listen(address: SocketAddr, device: &Device) -> io::Result<Socket> {
@@ -107,16 +106,16 @@ fn listen(address: SocketAddr, device: &Device) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Who calls within a moment.
+/// The next client, if one connects within a moment.
 fn next_caller(socket: &Socket) -> Result<Option<TcpStream>, Error> {
     let failed = |error| Error::Io { doing: "taking a call".to_owned(), error };
-    // What it can't tell, the call itself does.
+    // If this fails, accepting reports why.
     if !is_readable(socket, LOOK_AGAIN).unwrap_or(true) {
         return Ok(None);
     }
     let caller = match socket.accept() {
         Ok((caller, _)) => caller,
-        // Who hung up before being heard is no reason to stop.
+        // A client that hung up before being accepted is no reason to stop.
         Err(error)
             if matches!(
                 error.kind(),
@@ -129,13 +128,13 @@ fn next_caller(socket: &Socket) -> Result<Option<TcpStream>, Error> {
         }
         Err(error) => return Err(failed(error)),
     };
-    // A connection outlives the device: the daemon may be started anew.
+    // A connection outlives the device: the daemon may be restarted.
     caller.bind_device(None).map_err(failed)?;
     caller.set_nonblocking(false).map_err(failed)?;
     Ok(Some(caller.into()))
 }
 
-/// A network device. The number tells one that was made anew from its namesake.
+/// A network device. The index distinguishes a new one from its namesake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Device {
     name: String,
@@ -152,7 +151,7 @@ impl Device {
         let has_it = |entry: &InterfaceAddress| entry.address.and_then(ip_of) == Some(address);
         let Some(entry) = getifaddrs().map_err(failed)?.find(has_it) else { return Ok(None) };
         let name = device_of(&entry.interface_name).to_owned();
-        // One that has just gone can't be listened on either.
+        // A device that has just disappeared can't be listened on either.
         let index = if_nametoindex(name.as_str()).unwrap_or(0);
         Ok(Some(Device { name, index }))
     }

@@ -1,4 +1,4 @@
-//! What each file below a folder is, so that two sides can be compared.
+//! A description of each file below a folder, so that two sides can be compared.
 
 mod walk;
 
@@ -20,13 +20,13 @@ pub struct Line {
     pub group: u32,
     /// Modified: seconds and nanoseconds.
     pub modified: (i64, i64),
-    /// What only some kinds of files have.
+    /// Properties of particular kinds of files.
     #[serde(flatten)]
     pub content: Content,
     /// BLAKE3 over all extended attributes; `None` without any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub xattrs: Option<String>,
-    /// The first path of the same file, where it has several.
+    /// The first path of the same file, if it has several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub same_as: Option<ExactPath>,
 }
@@ -42,7 +42,7 @@ pub enum Content {
         /// BLAKE3 of them.
         hash: String,
     },
-    /// Other things, that have lines of their own.
+    /// Other entries, which have lines of their own.
     Folder,
     /// Leads elsewhere.
     Symlink {

@@ -1,4 +1,4 @@
-//! A system that is to be cloned, as the other end is told of it.
+//! A system to be cloned, as described to the other end.
 
 use crate::exact_path::ExactPath;
 use braid_pool::uuid::Uuid;
@@ -12,13 +12,13 @@ pub struct Asked {
     pub from: ExactPath,
     /// The subvolume that holds it, if it can't be found out.
     pub root: Option<ExactPath>,
-    /// Subvolumes that stay behind.
+    /// Subvolumes to leave out.
     pub skip: Vec<ExactPath>,
-    /// Filesystems of other kinds that go over: where they are mounted, or their devices.
+    /// Filesystems of other kinds to transfer: their mount points or devices.
     pub beside: Vec<ExactPath>,
-    /// Whether those that its fstab names are to be found.
+    /// Whether to find those named in its fstab.
     pub find_beside: bool,
-    /// The disk, at the new end, that a BIOS shall be able to start.
+    /// The disk, at the new end, that a BIOS should be able to boot.
     pub boot_disk: Option<ExactPath>,
 }
 
@@ -29,7 +29,7 @@ pub struct OldSystem {
     pub filesystem: Uuid,
     /// What `PARTUUID=` names it by.
     pub partition: Option<String>,
-    /// The subvolumes that go over, holders first.
+    /// The subvolumes to transfer, parents first.
     pub parts: Vec<Part>,
     /// The one that holds it.
     pub root: ExactPath,
@@ -45,7 +45,7 @@ pub struct OldSystem {
     pub beside: Vec<Identity>,
     /// Those that its fstab names, if that was asked.
     pub found: Vec<OldBeside>,
-    /// What its fstab names and that doesn't go over.
+    /// What its fstab names but isn't transferred.
     pub warnings: Vec<String>,
 }
 
@@ -53,7 +53,7 @@ pub struct OldSystem {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CloneWork {
-    /// Tell what it is.
+    /// Describe it.
     Look(Asked),
     /// Snapshot these subvolumes and send the snapshots.
     Send {
@@ -61,7 +61,7 @@ pub enum CloneWork {
         from: ExactPath,
         /// Which.
         parts: Vec<Part>,
-        /// At most so many bytes a second.
+        /// Maximum bytes per second.
         limit: Option<u64>,
     },
     /// Send what is in a filesystem of another kind, as tar(1) packs it.
@@ -85,7 +85,7 @@ pub struct Part {
     pub id: u64,
     /// Its path from the top level, which itself has an empty one.
     pub path: ExactPath,
-    /// Whether nothing in it can be changed.
+    /// Whether it is read-only.
     pub read_only: bool,
 }
 
@@ -111,7 +111,7 @@ pub struct BootStep {
     pub argv: Vec<String>,
 }
 
-/// By what a filesystem's device is named.
+/// How a filesystem's device is identified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// What `UUID=` in fstab means.

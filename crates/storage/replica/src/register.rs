@@ -1,6 +1,6 @@
-//! Which replications this computer takes part in and are not through, so that after a crash
-//! somebody can say so: a folder with a file for each, which is there before anything is sent and
-//! goes when all is done. Whoever is at work on one holds its file locked.
+//! The unfinished replications that this computer takes part in, so that they can be reported after
+//! a crash: a folder with a file for each, created before anything is sent and removed when all is
+//! done. The process working on one holds its file locked.
 
 use crate::error::Error;
 use crate::exact_path::ExactPath;
@@ -17,16 +17,16 @@ const VERSION: u32 = 1;
 #[derive(Clone, Debug)]
 pub struct Register(PathBuf);
 
-/// What somebody ordered.
+/// What the user asked for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
-    /// The computer on which it was ordered.
+    /// The computer on which it was started.
     pub host: String,
     /// From where, as it is called there.
     pub from: String,
     /// To where, as it is called there.
     pub to: String,
-    /// What follows `braid pool replicate` when it is ordered again.
+    /// Arguments of `braid pool replicate` to start it again.
     pub words: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ pub struct Order {
 pub struct Begun {
     /// Who wants it.
     pub order: Order,
-    /// Whether it was ordered on another computer.
+    /// Whether it was started on another computer.
     pub elsewhere: bool,
     /// The folder here whose snapshots are sent.
     pub sends: Option<ExactPath>,
@@ -43,8 +43,8 @@ pub struct Begun {
     pub receives: Option<ExactPath>,
 }
 
-/// One that is at work; nobody else takes it for interrupted. What isn't [ended](Entry::end) stays
-/// in the register.
+/// One in progress; nobody else takes it for interrupted. What isn't [ended](Entry::end) stays in
+/// the register.
 #[derive(Debug)]
 pub struct Entry {
     path: PathBuf,
@@ -60,12 +60,12 @@ impl Entry {
 }
 
 impl Register {
-    /// In this folder, which is made when it is needed.
+    /// In this folder, which is created when needed.
     pub fn new(folder: impl Into<PathBuf>) -> Register {
         Register(folder.into())
     }
 
-    /// Writes down that this is begun; it is on the disk when this returns.
+    /// Records that this has begun; it is on disk when this returns.
     ///
     /// # Errors
     /// The file can't be written, or a newer Braid wrote the one that is there.
@@ -76,7 +76,7 @@ impl Register {
             let was_there = path.exists();
             let text = state_file::to_json(VERSION, begun)?;
             state_file::refuse_newer(&path, VERSION)?;
-            // Locked before it has its name: who finds it there unlocked takes it for
+            // Locked before it gets its name: anybody who finds it there unlocked takes it for
             // interrupted.
             let file = braid_durable::replace_with(&path, None, |file| file.write_all(&text))?;
             if let Some(above) = self.0.parent() {
@@ -87,7 +87,7 @@ impl Register {
         write().map_err(|error| Error::io("writing", &path, error))
     }
 
-    /// Those that nobody is at work on.
+    /// Those that nobody is working on.
     ///
     /// # Errors
     /// The folder can't be read.
@@ -98,7 +98,7 @@ impl Register {
         Ok(all)
     }
 
-    /// Files of a newer Braid that nobody is at work on, and what there is to say of each.
+    /// Files of a newer Braid that nobody is working on, with a message for each.
     ///
     /// # Errors
     /// The folder can't be read.
@@ -121,7 +121,7 @@ impl Register {
         Ok(self.files()?.into_iter().filter_map(read).collect())
     }
 
-    /// Strikes out what was interrupted and is meant; says which those were.
+    /// Removes interrupted ones that `is_meant` accepts; returns them.
     ///
     /// # Errors
     /// The folder can't be read, or a file not be removed.
@@ -148,7 +148,7 @@ impl Register {
 }
 
 impl Begun {
-    /// The same replication has the same name however it is ordered.
+    /// The same replication has the same name however it is started.
     fn file_name(&self) -> String {
         let Order { host, from, to, .. } = &self.order;
         let mut hasher = blake3::Hasher::new();
@@ -163,13 +163,13 @@ impl Begun {
 }
 
 impl Entry {
-    /// All is done.
+    /// Everything is done.
     ///
     /// # Errors
     /// The file can't be removed.
     pub fn end(self) -> Result<(), Error> {
         let remove = || -> io::Result<()> {
-            // Who began the same meanwhile has a file of its own under this name.
+            // Another process that began the same meanwhile has its own file under this name.
             let is_ours = match fs::metadata(&self.path) {
                 Ok(there) => (there.dev(), there.ino()) == id(&self.file)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => false,
@@ -183,8 +183,8 @@ impl Entry {
         remove().map_err(|error| Error::io("removing", &self.path, error))
     }
 
-    /// It came to an end without being done, and `something` of it was: then, or if an earlier try
-    /// left it, it stays.
+    /// It ended without being done. It stays in the register if `something` was done, or if an
+    /// earlier attempt left it.
     ///
     /// # Errors
     /// As of [`Entry::end`].

@@ -1,5 +1,4 @@
-//! A replication from its beginning to its end, however often the connection
-//! breaks in between.
+//! A replication from start to end, however often the connection breaks in between.
 
 mod connect;
 mod shell;
@@ -23,25 +22,25 @@ use std::time::Duration;
 pub struct Replication {
     /// Where the snapshots are.
     pub from: Place,
-    /// Where the replicas shall be.
+    /// Where the replicas should be.
     pub to: Place,
-    /// Of each subvolume only the newest.
+    /// Only the newest of each subvolume.
     pub newest: bool,
-    /// Also to a place that had replicas of these snapshots and has none any more.
+    /// Even to a place that had replicas of these snapshots but has none any more.
     pub anew: bool,
-    /// How often in a row a broken connection is made anew without getting on.
+    /// How often in a row a broken connection is re-established without progress.
     pub retries: u32,
     /// How the other computer is reached.
     pub connector: Connector,
     /// Rate limit, and who watches.
     pub options: SendOptions,
-    /// As which order the other end remembers it.
+    /// The order as the other end records it.
     pub order: Order,
-    /// Where this end does.
+    /// Where this end records it.
     pub register: Register,
 }
 
-/// How a replication went.
+/// The result of a replication.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// What was sent.
@@ -51,18 +50,17 @@ pub struct Outcome {
     pub reconnects: u32,
 }
 
-/// First and longest pause before a connection is made anew.
+/// First and longest pause before reconnecting.
 const PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 impl Replication {
-    /// Does it; `broke` is told of each broken connection before it is made anew.
+    /// Does it; `broke` is called for each broken connection before reconnecting.
     ///
     /// # Errors
     /// Both ends are remote; as of [`source::serve`] and [`sink::serve`].
     pub fn run(&self, mut broke: impl FnMut(&Error, Duration)) -> Result<Outcome, Error> {
         let watch = &self.options.watch;
-        // Where it can't be remembered it is done all the same: the entry serves only to tell of
-        // it.
+        // If it can't be recorded it is done all the same: the entry only serves to report it.
         let entry = self.register.begin(&self.begun()).ok();
         let is_known = self.is_known() || entry.as_ref().is_some_and(Entry::was_there);
         let once = || self.once();
@@ -74,20 +72,20 @@ impl Replication {
             }
             Err(error) => {
                 let something = watch.moved.load(Ordering::Relaxed) > 0;
-                // What is told is why it failed.
+                // The failure itself is what gets reported.
                 let _ = entry.map(|entry| entry.stop(something));
                 return Err(error);
             }
         };
         let completed = watch.sent();
         if !completed.is_empty() {
-            // Some in tries whose connection broke later.
+            // Some of them in attempts whose connection broke later.
             report.snapshots = completed;
         }
         Ok(Outcome { report, reconnects })
     }
 
-    /// Whether something was replicated so before: then the other end's name is right.
+    /// Whether this was replicated before: then the other end's name is right.
     fn is_known(&self) -> bool {
         match (&self.from, &self.to) {
             (Place::Local(from), _) => source::has_replicas(from),
@@ -157,9 +155,9 @@ impl Replication {
     }
 }
 
-/// Tries again as long as the connection breaks, and not `retries` times in a row without getting
-/// on. A name without an address is mistyped, unless it `is_known` from before; `broke` is told of
-/// each before. Says how often it was made anew.
+/// Retries as long as the connection breaks, but not more than `retries` times in a row without
+/// progress. A name without an address counts as mistyped unless it `is_known` from before; `broke`
+/// is called before each retry. Returns the number of reconnects.
 pub(crate) fn while_it_gets_on<T>(
     retries: u32,
     watch: &Watch,
@@ -207,7 +205,7 @@ pub(crate) fn inside_this_process(
         let sent = send(ours);
         let died = |_| Err(Error::Refused("the receiving thread died".to_owned()));
         match (sent, sink.join().unwrap_or_else(died)) {
-            // What one thread says of the other is never the reason itself.
+            // What one thread reports about the other is never the actual reason.
             (Err(Error::Connection(_) | Error::Remote(_)), Err(reason)) => Err(reason),
             (sent, _) => sent,
         }

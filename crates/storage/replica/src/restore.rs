@@ -1,4 +1,4 @@
-//! Back from a snapshot.
+//! Restoring from a snapshot.
 
 use crate::archive;
 use crate::error::Error;
@@ -17,27 +17,27 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What shall come back.
+/// What to restore.
 pub struct Restoration {
     /// A snapshot, or a file or folder inside one.
     pub from: PathBuf,
-    /// Where it shall be.
+    /// Where to put it.
     pub to: PathBuf,
     /// What is at `to` is moved aside.
     pub replace: bool,
 }
 
-/// How it comes back.
+/// How it is restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Method {
-    /// As a writable subvolume: at once, and without using space.
+    /// As a writable subvolume: instantly, and without using space.
     Subvolume,
     /// As a writable subvolume, made of stored streams.
     Streams,
-    /// As a writable subvolume on another filesystem, with a copy in it.
+    /// As a writable subvolume on another filesystem, filled with a copy.
     CopiedSubvolume,
-    /// As a copy, that shares its data with the snapshot where it can.
+    /// As a copy that shares its data with the snapshot where possible.
     Copy,
 }
 
@@ -48,12 +48,12 @@ pub struct Restored {
     pub method: Method,
     /// Where.
     pub to: ExactPath,
-    /// Where what was there before is now.
+    /// Where the previous contents are now.
     pub moved_aside: Option<ExactPath>,
 }
 
 impl Restoration {
-    /// Looks whether it can be done, and how.
+    /// Checks whether it can be done, and how.
     ///
     /// # Errors
     /// The source isn't there, or something is at the target and isn't to be
@@ -145,8 +145,8 @@ impl Restoration {
         Ok(plan)
     }
 
-    /// Receives what the stream builds on and itself into a folder beside, from which the result is
-    /// a snapshot; interrupted, that goes on.
+    /// Receives the stream and those it builds on into a folder beside, of which the result is a
+    /// snapshot; after an interruption this continues.
     fn carry_out_streams(&self, folder: &Path, unfinished: &Path) -> Result<(), Error> {
         let Some((archive, entry)) = archive::entry_at(&self.from) else {
             return Err(Error::Refused(format!("{} is no stored stream", self.from.display())));
@@ -176,7 +176,7 @@ impl Restoration {
         fs::remove_dir_all(&staging).map_err(|e| Error::io("removing", &staging, e))
     }
 
-    /// A place on another computer is no path here.
+    /// A place on another computer isn't a local path.
     fn not_found(&self, error: io::Error) -> Error {
         let place = self.from.to_str().and_then(|text| text.parse::<Place>().ok());
         match place {
@@ -198,7 +198,7 @@ impl Restoration {
     }
 }
 
-/// A slip of the pen makes no folders.
+/// A typo must not create folders.
 fn check_is_there(folder: &Path) -> Result<(), Error> {
     match fs::metadata(folder) {
         Ok(about) if about.is_dir() => Ok(()),

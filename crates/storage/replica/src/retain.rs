@@ -1,4 +1,4 @@
-//! Which snapshots of a folder stay, and the deletion of the others.
+//! Which snapshots of a folder stay, and deletion of the others.
 
 mod known_policy;
 
@@ -18,7 +18,7 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-/// What becomes of one snapshot, and why.
+/// The fate of one snapshot, and why.
 #[derive(Clone, Debug, Serialize)]
 pub struct Decision {
     /// Its name.
@@ -35,9 +35,8 @@ pub struct Decision {
     taken: Duration,
 }
 
-/// Says what the policy means for each snapshot in the folder; those of each
-/// subvolume are counted for themselves. Newest first; what is later than
-/// `now` is set aside.
+/// Decides about each snapshot in the folder by the policy, separately for each subvolume. Newest
+/// first; those later than `now` are set aside.
 ///
 /// # Errors
 /// The folder or its records can't be read.
@@ -74,8 +73,7 @@ pub fn judge(folder: &Path, policy: &Policy, now: SystemTime) -> Result<Vec<Deci
     Ok(decisions)
 }
 
-/// What is to be told before that is carried out: for each subvolume whose
-/// history would go at once.
+/// Warnings before that is carried out: for each subvolume that would lose its history at once.
 ///
 /// # Errors
 /// The record of the last policy can't be read.
@@ -100,9 +98,10 @@ pub fn cautions(
     Ok(series.values().filter_map(of_series).collect())
 }
 
-/// What a stored stream builds on stays as long as it does.
+/// What a stored stream builds on stays as long as the stream does.
 fn keep_bases(decisions: &mut [Decision], stored: &[archive::Entry]) {
-    // Bases come before what builds on them, so backwards each is reached after all that need it.
+    // Bases precede what builds on them, so in reverse order each comes after everything that needs
+    // it.
     for entry in stored.iter().rev() {
         let is_it = |decision: &&Decision| decision.uuid == entry.uuid() && decision.keep;
         let Some(child) = decisions.iter().find(is_it).map(|decision| decision.name.to_string())
@@ -121,7 +120,7 @@ fn keep_bases(decisions: &mut [Decision], stored: &[archive::Entry]) {
     }
 }
 
-/// By its name, or else by its file's: one of an unknown age is not of the year 1970.
+/// By its name, or else by its file's time: an unknown age must not mean 1970.
 fn stored_one(folder: &Path, entry: &archive::Entry) -> Result<Present, Error> {
     let name = entry.begin.name.clone();
     let file = entry.file(folder);
@@ -146,15 +145,16 @@ fn since_epoch(time: SystemTime) -> Duration {
     time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// Deletes those that don't stay, and notes that the policy is known here from now on; returns how
-/// many that were.
+/// Deletes those that don't stay, and records that the policy is known here from now on; returns
+/// the number deleted.
 ///
 /// # Errors
 /// One can't be deleted, or its name now means another subvolume.
 pub fn carry_out(folder: &Path, policy: &Policy, decisions: &[Decision]) -> Result<usize, Error> {
     let deleted = delete(folder, decisions)?;
     match known_policy::note(folder, policy) {
-        // It is done: without room for the note the next one is asked as if the policy were new.
+        // The deletion is done: without room for the record the next run warns as if the policy
+        // were new.
         Err(Error::Io { error, .. }) if sink::is_full(&error) => {}
         other => other?,
     }
@@ -188,8 +188,8 @@ fn delete(folder: &Path, decisions: &[Decision]) -> Result<usize, Error> {
     Ok(deleted)
 }
 
-/// What must stay for replicas, by the records of those that were made from
-/// this folder, and by the Received UUIDs of those that are in it.
+/// What must stay for replicas: by the records of those made from this folder, and by the Received
+/// UUIDs of those in it.
 fn common_parents(folder: &Path, present: &[Present]) -> Result<Vec<CommonParent>, Error> {
     let records = Replicas::load(folder)?;
     let mut parents: Vec<CommonParent> = records

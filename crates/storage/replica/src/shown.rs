@@ -2,8 +2,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) const DESCRIPTORS: &str = "/proc/self/fd";
 
-/// The path by which people know what [`Held::path`](crate::beneath::Held::path) leads to; any
-/// other stays as it is.
+/// The real path of what [`Held::path`](crate::beneath::Held::path) leads to; any other stays as it
+/// is.
 pub(crate) fn shown(path: &Path) -> PathBuf {
     let Ok(inside) = path.strip_prefix(DESCRIPTORS) else { return path.to_owned() };
     let mut parts = inside.components();

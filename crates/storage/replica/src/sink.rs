@@ -1,10 +1,9 @@
 //! The receiving end of a replication: a folder on btrfs (on another filesystem: [`archive`]).
 //!
-//! `btrfs receive` can't go on in the middle of a stream, so this carries out
-//! the stream by itself, in a subvolume with a name of its own beside the
-//! replicas. How far it is, is known at any time (see [`note`]), and every half
-//! minute a snapshot of it is made that survives a crash of the system. Only
-//! what is complete gets the snapshot's name.
+//! `btrfs receive` can't continue in the middle of a stream, so this applies the stream itself, in
+//! a subvolume with a name of its own beside the replicas. Its progress is known at any time (see
+//! [`note`]), and every half minute a snapshot of it is made that survives a system crash. Only a
+//! complete one gets the snapshot's name.
 
 mod begun;
 mod ground;
@@ -31,10 +30,10 @@ pub(crate) use ground::{Headroom, refuse_unmounted};
 pub(crate) use lock::Lock;
 pub(crate) use receiving::check_plain_name;
 
-/// Nobody waits for acknowledgements inside a process; they only tell that the sink lives.
+/// Inside a process nobody waits for acknowledgements; they only show that the sink is alive.
 const ACK_INSIDE: u64 = 64;
 
-/// What came.
+/// What was received.
 #[derive(Debug, Default)]
 pub struct Received {
     /// The names of the replicas that were completed.
@@ -45,9 +44,8 @@ pub struct Received {
 
 /// Receives into `folder` what the source at the other end of `connection` sends.
 ///
-/// # Errors
-/// The folder isn't fit for it, another is receiving there, the connection
-/// broke, or a stream can't be carried out.
+/// # Errors The folder isn't suitable, another process is receiving there, the connection broke, or
+/// a stream can't be applied.
 pub fn serve(connection: &mut Connection, folder: &Path, watch: &Watch) -> Result<Received, Error> {
     let _lives = connection.out.ping_while_silent()?;
     let outcome = receive_all(connection, folder, watch).map_err(|error| match error {
@@ -56,7 +54,7 @@ pub fn serve(connection: &mut Connection, folder: &Path, watch: &Watch) -> Resul
     });
     if let Err(error) = &outcome {
         let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
-        // Who is gone can't be told.
+        // A peer that is gone can't be told.
         let _ = connection.say(told);
     }
     outcome
@@ -82,7 +80,7 @@ fn receive_all(
     take_all(connection, watch, |connection, begin| receive(connection, &destination, begin, watch))
 }
 
-/// Takes one snapshot after the other, until the source has no more.
+/// Receives one snapshot after the other, until the source has no more.
 pub(crate) fn take_all(
     connection: &mut Connection,
     watch: &Watch,
@@ -118,7 +116,7 @@ fn receive(
     let mut receiving = Receiving::resume_or_begin(destination, begin)?;
     let outcome = carry_out(connection, &mut receiving, &mut headroom, watch);
     if let Err(error) = &outcome {
-        // What is here is kept for the next try, and made to survive a crash.
+        // What has arrived is kept for the next attempt, and made to survive a crash.
         if error.is_passing() {
             receiving.checkpoint()?;
         }
@@ -126,15 +124,15 @@ fn receive(
     outcome
 }
 
-/// A stream that is being taken.
+/// A stream that is being received.
 pub(crate) trait StreamSink {
-    /// Whole blocks that needn't come again, and the chain over them.
+    /// Whole blocks that needn't be sent again, and the chain over them.
     fn has(&self) -> (u64, Chain);
     /// Takes the next block; returns how many have come.
     fn take(&mut self, block: &Block) -> Result<u64, Error>;
     /// Back to the stream's first byte.
     fn restart(&mut self) -> Result<(), Error>;
-    /// All has come.
+    /// Everything has arrived.
     fn finish(&mut self, blocks: u64, chain: [u8; 32]) -> Result<(), Error>;
 }
 
@@ -174,7 +172,7 @@ pub(crate) fn carry_out(
     }
 }
 
-/// Deletes what was begun in `folder` and not completed; says what that was.
+/// Deletes what was begun in `folder` and not completed; returns what that was.
 ///
 /// # Errors
 /// It is being received, or can't be deleted.
@@ -193,16 +191,16 @@ pub fn abandon(folder: &Path) -> Result<Option<Begin>, Error> {
     Ok(Some(begin))
 }
 
-/// What of a snapshot has come to a folder.
+/// The part of a snapshot that has arrived in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Half {
     /// The snapshot's name.
     pub name: ExactPath,
-    /// From which byte of its stream it can go on.
+    /// The byte of its stream at which it can continue.
     pub bytes: u64,
 }
 
-/// What is half received in a folder, which this only looks at.
+/// What is half received in a folder; read only.
 ///
 /// # Errors
 /// What was begun in the folder can't be read.

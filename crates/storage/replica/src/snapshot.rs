@@ -1,4 +1,4 @@
-//! Read-only snapshots in a folder, with names that tell of what and when.
+//! Read-only snapshots in a folder, whose names say of what and when they are.
 
 use crate::error::Error;
 use crate::exact_path::{ExactPath, escape};
@@ -24,9 +24,9 @@ pub struct Intended {
     name: OsString,
 }
 
-/// Looks whether snapshots of all these subvolumes can be taken into `folder`,
-/// and names them: the subvolume's path in its filesystem, a dot, the time.
-/// A `/` in the path becomes `%2F`, so no two subvolumes share a name.
+/// Checks that snapshots of all these subvolumes can be taken into `folder`, and names them: the
+/// subvolume's path in its filesystem, a dot, the time. A `/` in the path becomes `%2F`, so no two
+/// subvolumes share a name.
 ///
 /// # Errors
 /// One isn't a subvolume, or is on another filesystem than the folder.
@@ -70,8 +70,7 @@ pub fn intend(
     Ok(intended)
 }
 
-/// Takes them one after the other: each is of one instant, but not all of the
-/// same.
+/// Takes them one after the other: each is of one instant, but not all of the same one.
 ///
 /// # Errors
 /// The folder can't be made, or the kernel refuses.
@@ -85,22 +84,22 @@ pub fn take(intended: &[Intended], folder: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// A snapshot that is there.
+/// An existing snapshot.
 #[derive(Clone, Debug, Serialize)]
 pub struct Present {
     /// Its name.
     pub name: ExactPath,
     /// The part of it that all snapshots of one subvolume share.
     pub series: ExactPath,
-    /// When it was taken, since the Unix epoch: by its name, or else as the
-    /// filesystem says (which for a replica is when it came).
+    /// When it was taken, since the Unix epoch: by its name, or else from the filesystem (for a
+    /// replica, when it arrived).
     #[serde(rename = "taken_s", serialize_with = "as_seconds")]
     pub taken: Duration,
     /// Its UUID.
     pub uuid: Uuid,
     /// Of what it is a replica.
     pub received_uuid: Option<Uuid>,
-    /// Where the newest replica is one of this, by the folder's records.
+    /// The places whose newest replica is of this snapshot, by the folder's records.
     pub replicas: Vec<String>,
 }
 
@@ -134,7 +133,7 @@ fn taken(name: &OsStr, about: &Subvolume) -> Duration {
     time_in(name).unwrap_or_else(made)
 }
 
-/// The time that a snapshot's name tells, since the Unix epoch.
+/// The time in a snapshot's name, since the Unix epoch.
 pub(crate) fn time_in(name: &OsStr) -> Option<Duration> {
     let (_, time) = name.to_str()?.rsplit_once('.')?;
     timestamp::parse(time)?.duration_since(SystemTime::UNIX_EPOCH).ok()

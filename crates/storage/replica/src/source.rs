@@ -30,13 +30,13 @@ use std::sync::Arc;
 /// How to send.
 #[derive(Clone, Default)]
 pub struct SendOptions {
-    /// At most so fast.
+    /// Maximum rate.
     pub limit: Option<Rate>,
-    /// Whether to find out first about how long each stream will be.
+    /// Whether to estimate each stream's length first.
     pub estimate: bool,
-    /// To a place for this moment only: nothing is remembered of it.
+    /// To a temporary place: nothing is recorded about it.
     pub passing: bool,
-    /// Told how far it is.
+    /// Receives the progress.
     pub watch: Arc<Watch>,
 }
 
@@ -51,8 +51,8 @@ pub struct Report {
     pub already_there: usize,
 }
 
-/// Sends the selected snapshots that the sink at the other end of `connection`
-/// doesn't have yet, oldest first, each as the difference to one it has.
+/// Sends the selected snapshots that the sink at the other end of `connection` doesn't have yet,
+/// oldest first, each as a difference from one it has.
 ///
 /// # Errors
 /// No snapshot is selected, the sink refuses, or the connection broke.
@@ -93,14 +93,14 @@ pub(crate) fn serve_choosing(
         }
         Err(error) => {
             let told = Message::Failed { why: error.to_string(), passing: error.is_passing() };
-            // Who is gone can't be told.
+            // A peer that is gone can't be told.
             let _ = connection.say(told);
         }
     }
     outcome
 }
 
-/// Whether snapshots of a folder were ever replicated, as far as is known there.
+/// Whether snapshots of a folder were ever replicated, as far as its records say.
 pub(crate) fn has_replicas(from: &Path) -> bool {
     records_of(from).is_ok_and(|(_, records)| records.has_some())
 }
@@ -115,7 +115,7 @@ pub fn forget_sending(from: &Path, to: &Place) -> Result<(), Error> {
     records.save(folder)
 }
 
-/// Of a folder of snapshots, or of the one that a snapshot is in.
+/// For a folder of snapshots, or the one that a snapshot is in.
 fn records_of(from: &Path) -> Result<(&Path, Replicas), Error> {
     let folder = match subvolume::open(from) {
         Ok((_, about)) if about.read_only => from.parent().unwrap_or(from),
@@ -164,7 +164,7 @@ fn send_all(
             wanted.push(snapshot);
         }
     }
-    // What was begun comes first: nothing of it is to be lost.
+    // What was begun comes first, so that none of it is lost.
     let begun = inventory.unfinished.map(|unfinished| unfinished.uuid);
     wanted.sort_by_key(|snapshot| Some(snapshot.uuid()) != begun);
     options.watch.expect(wanted.len());
@@ -211,7 +211,7 @@ fn send_all(
     Ok(report)
 }
 
-/// How a snapshot is sent: as it was begun, where that can go on.
+/// How a snapshot is sent: as it was begun, if that can be continued.
 fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Result<Begin, Error> {
     if let Some(entry) = &snapshot.stored {
         return Ok(entry.begin.clone());

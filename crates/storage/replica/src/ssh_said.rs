@@ -1,4 +1,4 @@
-//! What ssh(1) says when it fails: it has one exit code for all of that.
+//! ssh(1)'s error messages: it has only one exit code for all failures.
 
 /// Whether trying again may help.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,7 +11,7 @@ pub enum SshFailure {
     Passing,
 }
 
-/// When trying again doesn't help. ssh knows no other languages.
+/// Messages after which trying again doesn't help. ssh isn't localised.
 const LASTING: [&str; 8] = [
     "Permission denied (",
     "Host key verification failed",
@@ -22,10 +22,10 @@ const LASTING: [&str; 8] = [
     "No ECDSA host key is known",
     "REMOTE HOST IDENTIFICATION HAS CHANGED",
 ];
-/// Whatever the reason: a router that has just started knows no names yet, either.
+/// Whatever the reason: a router that has just booted can't resolve names yet, either.
 const NAMELESS: &str = "Could not resolve hostname";
 
-/// What its standard error tells of.
+/// Classifies its standard error.
 pub fn ssh_failure(said: &str) -> SshFailure {
     if LASTING.iter().any(|text| said.contains(text)) {
         SshFailure::Lasting

@@ -1,8 +1,7 @@
-//! btrfs send streams: read command by command, and carried out.
+//! btrfs send streams: read command by command, and applied.
 //!
-//! The format is that of the kernel's `fs/btrfs/send.h`, versions 1 and 2: a
-//! header, then commands, each with its length, number and CRC-32C and a row
-//! of attributes.
+//! The format is that of the kernel's `fs/btrfs/send.h`, versions 1 and 2: a header, then commands,
+//! each with its length, number, CRC-32C and a sequence of attributes.
 
 mod apply;
 mod command;

@@ -1,6 +1,6 @@
-//! Send streams that can't be carried out.
+//! Send streams that can't be applied.
 
-/// Why bytes are no send stream, or not one that can be carried out.
+/// Why bytes aren't a send stream, or not one that can be applied.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StreamError {
     /// Something else, or its start is missing.
@@ -9,7 +9,7 @@ pub enum StreamError {
     /// Written by a newer kernel than this program knows.
     #[error("its version is {0}; versions 1 and 2 are known")]
     Version(u32),
-    /// Bits were changed underway.
+    /// Bits were changed in transit.
     #[error("the checksum of the command at byte {0} is wrong")]
     Checksum(u64),
     /// A command is longer than any that a kernel writes.
@@ -17,7 +17,7 @@ pub enum StreamError {
     TooLong {
         /// Where in the stream.
         at: u64,
-        /// How long it says to be.
+        /// Its stated length.
         length: u32,
     },
     /// The number of a command that this program doesn't know.

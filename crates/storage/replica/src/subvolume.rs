@@ -1,5 +1,5 @@
-//! btrfs subvolumes through the kernel's own requests: no text of any tool is
-//! read, and names may hold anything but `/` and a zero byte.
+//! btrfs subvolumes through the kernel's own requests: no tool's output is parsed, and names may
+//! contain anything but `/` and a zero byte.
 
 mod edit;
 pub(crate) mod ioctl;
@@ -32,7 +32,7 @@ pub const TOP_LEVEL: u64 = 5;
 /// `BTRFS_SUPER_MAGIC`
 const MAGIC: u64 = 0x9123_683e;
 
-/// What the filesystem knows of one subvolume.
+/// What the filesystem knows about one subvolume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Subvolume {
     /// Its number in this filesystem.
@@ -41,7 +41,7 @@ pub struct Subvolume {
     pub parent_id: u64,
     /// Its name in the folder that holds it.
     pub name: OsString,
-    /// Whether nothing in it can be changed.
+    /// Whether it is read-only.
     pub read_only: bool,
     /// Its own UUID.
     pub uuid: Uuid,
@@ -138,7 +138,8 @@ pub fn open(path: &Path) -> Result<(File, Subvolume), Error> {
     Ok((root, subvolume))
 }
 
-/// With what makes one of it: names of others' folders are shell words, too.
+/// With the command that converts it: names of other people's folders must be quoted for a shell,
+/// too.
 fn no_subvolume(path: &Path) -> Error {
     let path = shown(path).display().to_string();
     let [word, old] = [path.clone(), format!("{path}.old")].map(|path| quoted(&path));
@@ -167,7 +168,7 @@ fn until_zero(bytes: &[u8]) -> OsString {
     OsString::from_vec(name.to_vec())
 }
 
-/// The best kind of stream that this kernel writes and carries out.
+/// The best kind of stream that this kernel writes and applies.
 pub(crate) fn best_kind() -> SendKind {
     let version = fs::read_to_string("/sys/fs/btrfs/features/send_stream_version")
         .ok()

@@ -5,8 +5,8 @@ use jiff::civil::{Date, Time};
 use jiff::tz::Offset;
 use std::time::SystemTime;
 
-/// `20261121T235646Z` (ISO 8601, basic form). What no calendar of four-digit
-/// years has is the nearest that it has.
+/// `20261121T235646Z` (ISO 8601, basic form). Times outside of four-digit years become the nearest
+/// one within.
 pub fn format(time: SystemTime) -> String {
     let time = time.max(SystemTime::UNIX_EPOCH);
     let time = Timestamp::try_from(time).unwrap_or(Timestamp::MAX);
@@ -19,7 +19,7 @@ pub fn shown(time: SystemTime) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// Reads what [`format`] wrote; what comes behind the `Z` doesn't matter.
+/// Reads what [`format`] wrote; anything after the `Z` is ignored.
 pub fn parse(text: &str) -> Option<SystemTime> {
     if text.get(8..9) != Some("T") || text.get(15..16) != Some("Z") {
         return None;

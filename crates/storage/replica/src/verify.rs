@@ -65,10 +65,9 @@ pub fn verify(
     each.collect()
 }
 
-/// Looks whether stored streams are still what was stored, and complete.
+/// Checks that stored streams are unchanged and complete.
 ///
-/// # Errors
-/// There are none in `folder`, or they can't be read.
+/// # Errors There are none in `folder`, or they can't be read.
 pub fn verify_stored(
     folder: &Place,
     connector: &Connector,
@@ -152,7 +151,7 @@ fn lines_of(place: &Place, connector: &Connector, hashed: &AtomicU64) -> Result<
     Ok(all)
 }
 
-/// Has something told at another place, until there is no more.
+/// Requests something from another place and reads it to its end.
 fn ask(
     place: &Place,
     work: Work,

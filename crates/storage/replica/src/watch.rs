@@ -1,4 +1,4 @@
-//! How far a replication is, for whoever watches it.
+//! Progress of a replication, for whoever watches it.
 
 use crate::exact_path::ExactPath;
 use serde::{Deserialize, Serialize};
@@ -8,31 +8,31 @@ use std::sync::{Mutex, PoisonError};
 /// What happens to a snapshot.
 #[derive(Clone, Copy, Debug)]
 pub enum Happening<'a> {
-    /// It begins to go over.
+    /// Its transfer begins.
     Begins(&'a ExactPath),
     /// It is complete there.
     Sent(&'a Sent),
-    /// It is complete here, with so many bytes of its stream.
+    /// It is complete here, with this many bytes of its stream.
     Received(&'a ExactPath, u64),
 }
 
-/// Is told what happens, at once.
+/// Is called for each event, immediately.
 pub type Listener = Box<dyn Fn(Happening<'_>) + Send + Sync>;
 
-/// How far a replication is, for whoever shows it.
+/// Progress of a replication, for display.
 #[derive(Default)]
 pub struct Watch {
     /// Snapshots to send.
     pub snapshots: AtomicU64,
     /// Snapshots that are complete.
     pub done: AtomicU64,
-    /// The byte of the present stream that comes next.
+    /// Position in the current stream.
     pub position: AtomicU64,
-    /// The byte of the present stream from which it went on.
+    /// The byte of the current stream at which it continued.
     pub resumed_at: AtomicU64,
-    /// About how long the present stream is; 0 where nobody asked.
+    /// Estimated length of the current stream; 0 if not requested.
     pub expected: AtomicU64,
-    /// Bytes of streams that went over, in all tries.
+    /// Bytes of streams transferred, in all attempts.
     pub moved: AtomicU64,
     sent: Mutex<Vec<Sent>>,
     listener: Option<Listener>,
@@ -55,7 +55,7 @@ impl Watch {
         self.done.store(0, Ordering::Relaxed);
     }
 
-    /// So many bytes went over, and the stream is now at `position`.
+    /// This many bytes were transferred, and the stream is now at `position`.
     pub(crate) fn moved(&self, bytes: u64, position: u64) {
         self.moved.fetch_add(bytes, Ordering::Relaxed);
         self.position.store(position, Ordering::Relaxed);
@@ -67,7 +67,7 @@ impl Watch {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).push(sent);
     }
 
-    /// All that was completed, also in tries that failed later.
+    /// Everything completed, including in attempts that failed later.
     pub(crate) fn sent(&self) -> Vec<Sent> {
         self.sent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -78,15 +78,15 @@ impl Watch {
 pub struct Sent {
     /// Its name.
     pub name: ExactPath,
-    /// Against which its difference was sent.
+    /// The parent of the difference sent.
     pub parent: Option<ExactPath>,
     /// Bytes of its stream.
     pub stream_bytes: u64,
-    /// Bytes that left for it, with frames, in all tries.
+    /// Bytes sent for it, with framing, in all attempts.
     pub sent_bytes: u64,
-    /// How often it was begun or gone on with.
+    /// How often it was begun or continued.
     pub tries: u32,
-    /// Where in the stream the last try went on.
+    /// Where in the stream the last attempt continued.
     pub resumed_at: u64,
     /// How the stream was written.
     pub protocol: u32,

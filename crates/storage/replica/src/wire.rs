@@ -1,5 +1,5 @@
-//! What two ends of a replication say to each other: frames with a bounded
-//! length, over a pipe, a TCP connection or a channel inside one process.
+//! The messages between two ends of a replication: frames of bounded length, over a pipe, a TCP
+//! connection or a channel inside one process.
 
 mod begin;
 mod connection;

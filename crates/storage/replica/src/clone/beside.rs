@@ -16,8 +16,8 @@ fn takes_part(entry: &Entry<'_>) -> bool {
     entry.kind != "btrfs" && (at.starts_with("/boot") || at.starts_with("/efi"))
 }
 
-/// What to tell of all that the fstab of the system in `root` names and that is neither on the
-/// btrfs nor takes part in booting.
+/// Warnings about everything in the fstab of the system in `root` that is neither on the btrfs nor
+/// takes part in booting.
 pub fn left_behind(root: &Path, filesystem: Uuid) -> Result<Vec<String>, Error> {
     let stays = |entry: &Entry<'_>| {
         !entry.names(&filesystem.to_string()) && !takes_part(entry) && entry.is_waited_for()

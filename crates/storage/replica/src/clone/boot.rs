@@ -11,9 +11,9 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The commands that the system in `root` wants, by which tools it has. None of them writes into
-/// this computer's firmware: GRUB goes onto the ESP, also under the name that a firmware looks for
-/// on a disk it doesn't know, and with `disk` to where a BIOS starts that disk.
+/// The commands that the system in `root` needs, by the tools it has. None of them writes to this
+/// computer's firmware: GRUB goes onto the ESP, also under the name that firmware looks for on an
+/// unknown disk, and with `disk` to where a BIOS boots that disk.
 pub fn steps(root: &Path, has_esp: bool, disk: Option<&Path>) -> Vec<BootStep> {
     let has = |tool: &str| {
         ["usr/sbin", "usr/bin", "sbin", "bin"].iter().any(|at| root.join(at).join(tool).exists())
@@ -55,11 +55,11 @@ pub fn steps(root: &Path, has_esp: bool, disk: Option<&Path>) -> Vec<BootStep> {
     steps
 }
 
-/// Makes a system's folder look as when it has booted, and runs a command in it.
-/// It runs in a mount namespace of its own, so nothing stays mounted.
+/// Makes a system's folder look as if it had booted, and runs a command in it. It runs in a mount
+/// namespace of its own, so nothing stays mounted.
 ///
 /// grub-mkconfig and others name a filesystem by its UUID only where udev has made the link for it,
-/// else by the disk's name of today. Where there is no udev, or it isn't through with the new disk,
+/// else by the disk's name of today. If there is no udev, or it hasn't processed the new disk yet,
 /// they see links of our own.
 const CHROOT: &str = r#"
 root=$1
@@ -131,8 +131,8 @@ pub(super) fn finish(
     Ok(())
 }
 
-/// Lets a firmware that knows nothing of the disk find the boot loader that was copied to the ESP:
-/// it looks for EFI/BOOT/BOOTX64.EFI.
+/// Lets firmware that doesn't know the disk find the boot loader that was copied to the ESP: it
+/// looks for EFI/BOOT/BOOTX64.EFI.
 pub(super) fn be_found(esp: &Path) -> Result<Option<PathBuf>, Error> {
     const LOADERS: [(&str, &str, &str); 4] = [
         ("shimx64.efi", "grubx64.efi", "BOOTX64.EFI"),
@@ -185,7 +185,7 @@ const SYSTEM: [&str; 8] = [
 const BOOT: [&str; 6] =
     ["grub/*", "grub2/*", "loader/entries/*", "EFI/*/grub.cfg", "grub.cfg", "grubenv"];
 
-/// Larger files are no configuration.
+/// Larger files aren't configuration.
 const LARGEST: u64 = 4 << 20;
 
 impl Changes {
@@ -199,7 +199,7 @@ impl Changes {
         }
     }
 
-    /// Notes both sides' UUIDs of a filesystem beside the btrfs, whose old one is at `path`.
+    /// Records both sides' UUIDs of a filesystem beside the btrfs, whose old one is at `path`.
     pub fn note_beside(&mut self, path: &Path, from: &Identity, new: &Beside) -> Result<(), Error> {
         let to = Identity::of(new.path())?;
         match (&from.filesystem, &to.filesystem) {
@@ -217,7 +217,7 @@ impl Changes {
         Ok(())
     }
 
-    /// Notes the UUIDs of the partitions that hold a filesystem, where there is one on each side.
+    /// Records the UUIDs of the partitions that hold a filesystem, if there is one on each side.
     pub fn note_partitions(&mut self, old: Option<String>, new: Option<String>) {
         self.uuids.extend(old.zip(new).filter(|(old, new)| old != new));
     }
@@ -262,7 +262,7 @@ impl Changes {
     }
 }
 
-/// Paths below `root` that a pattern means; symbolic links aren't followed.
+/// Paths below `root` that match a pattern; symbolic links aren't followed.
 fn matching(root: &Path, pattern: &str) -> Vec<PathBuf> {
     let mut found = vec![root.to_owned()];
     for part in pattern.split('/') {
@@ -302,9 +302,8 @@ impl Identity {
     /// Of the device mounted at `path`, or `path` itself: blkid(8) is asked, since FAT's number is
     /// nowhere in sysfs.
     ///
-    /// # Errors
-    /// When `path` can't be looked at or blkid can't be started. That blkid finds no UUID
-    /// is no error.
+    /// # Errors When `path` can't be looked at or blkid can't be started. It isn't an error if
+    /// blkid finds no UUID.
     pub fn of(path: &Path) -> Result<Identity, Error> {
         let Some(device) = device_at(path)? else { return Ok(Identity::default()) };
         Ok(Identity {

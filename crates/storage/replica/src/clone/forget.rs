@@ -1,4 +1,4 @@
-//! What an interrupted clone left is taken away.
+//! Removes what an interrupted clone left.
 
 use super::layout::STAGING;
 use super::mount::TopLevel;
@@ -22,7 +22,7 @@ pub struct Forgotten {
 
 /// Deletes the snapshots that a clone took of the system at `from`, and what it put into the new
 /// filesystem `to`, unless it is complete. Of the latter only subvolumes: files that were copied
-/// into its top level stay. Without `carry_out` it is only looked.
+/// into its top level stay. Without `carry_out` nothing is deleted.
 ///
 /// # Errors
 /// One of them can't be reached, or something can't be deleted.
@@ -48,7 +48,7 @@ pub fn forget(
     Ok(Forgotten { deleted })
 }
 
-/// What descends from what was staged, the innermost first; nothing where no clone was begun.
+/// Descendants of what was staged, innermost first; `None` if no clone was begun.
 fn made_by_the_clone(top: &TopLevel) -> Result<Option<Vec<PathBuf>>, Error> {
     let Some(staged) = transfer::staged_uuids(top)? else { return Ok(None) };
     let listed = subvolume::list(top.file())
@@ -65,7 +65,7 @@ fn made_by_the_clone(top: &TopLevel) -> Result<Option<Vec<PathBuf>>, Error> {
 }
 
 fn take_back(top: &TopLevel, ours: &[PathBuf]) -> Result<(), Error> {
-    // The default one can't be deleted, nor what is inside one that can't be changed.
+    // The default subvolume can't be deleted, nor anything inside a read-only one.
     subvolume::set_default(top.file(), TOP_LEVEL)
         .map_err(|e| Error::io("setting the default subvolume of", top.path(), e))?;
     for relative in ours {

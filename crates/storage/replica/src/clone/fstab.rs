@@ -31,7 +31,7 @@ impl<'a> Entry<'a> {
         value.is_some_and(|value| value.trim_matches('"').eq_ignore_ascii_case(id))
     }
 
-    /// Whether a system that lacks it waits for it in vain.
+    /// Whether a system without it waits for it in vain.
     pub fn is_waited_for(&self) -> bool {
         let is_local = self.what.starts_with("/dev/") || self.what.contains('=');
         let optional = |option: &str| matches!(option, "nofail" | "noauto");
@@ -39,8 +39,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// The text with the new UUIDs in the lines that name old ones, the btrfs' own first among `ids`,
-/// with its subvolumes' new numbers, and what couldn't be settled. Nothing else changes.
+/// The text with new UUIDs in the lines that name old ones (the btrfs' own is first in `ids`) and
+/// with its subvolumes' new numbers; and what couldn't be resolved. Nothing else changes.
 pub fn moved(
     text: &str,
     ids: &[(String, String)],
@@ -72,7 +72,7 @@ pub fn moved(
     (out, warnings)
 }
 
-/// What to tell of a line whose filesystem doesn't go over.
+/// The warning for a line whose filesystem isn't transferred.
 pub fn stays_behind(entry: &Entry<'_>) -> String {
     format!(
         "etc/fstab names {} (for {}), which isn't part of the clone: where the old disk isn't, \

@@ -5,12 +5,12 @@ pub use crate::old_system::Part;
 use crate::subvolume::{self, TOP_LEVEL};
 use std::path::{Path, PathBuf};
 
-/// The folder, on both filesystems, that holds the snapshots on their way.
+/// The folder, on both filesystems, that holds snapshots during transfer.
 pub const STAGING: &str = ".braid-clone";
 
 /// The subvolumes of a system.
 pub struct Layout {
-    /// All that go over, the top level first, holders before what they hold.
+    /// All to be transferred, the top level first, parents before children.
     pub parts: Vec<Part>,
     default: u64,
 }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A btrfs' top level, mounted where nobody else looks; unmounted when dropped.
+/// A btrfs' top level, mounted privately; unmounted when dropped.
 pub struct TopLevel {
     at: Mounted,
     file: File,
@@ -18,7 +18,7 @@ pub struct TopLevel {
     pub filesystem: Uuid,
 }
 
-/// So many were mounted by this process: each has a place of its own.
+/// Number mounted by this process: each has a mount point of its own.
 static MOUNTED: AtomicU32 = AtomicU32::new(0);
 
 impl TopLevel {
@@ -106,7 +106,8 @@ impl Beside {
     }
 }
 
-/// From here on nobody else sees what this process mounts, and all of it goes with the process.
+/// From here on nobody else sees what this process mounts, and all of it disappears with the
+/// process.
 ///
 /// # Errors
 /// The process may not do that.
@@ -133,7 +134,7 @@ impl Mounted {
         match mount(&at) {
             Ok(()) => Ok(Mounted { path: at }),
             Err(error) => {
-                // It is empty; who can't mount can't do more about it.
+                // It is empty; after a failed mount there is nothing else to do.
                 let _ = fs::remove_dir(&at);
                 Err(error)
             }

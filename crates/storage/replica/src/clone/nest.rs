@@ -1,4 +1,4 @@
-//! What came over goes where it was.
+//! Puts what was received in its place.
 
 use super::layout::{Part, STAGING};
 use super::mount::TopLevel;
@@ -35,7 +35,7 @@ pub fn nest(to: &TopLevel, parts: &[Part]) -> Result<BTreeMap<u64, u64>, Error> 
     Ok(ids)
 }
 
-/// Those whose originals can't be changed become so, after all is in its place.
+/// Makes those with read-only originals read-only, once everything is in its place.
 pub fn make_read_only(to: &TopLevel, parts: &[Part]) -> Result<(), Error> {
     for part in parts.iter().filter(|part| part.read_only) {
         let path = to.path().join(part.path.as_path());
@@ -46,8 +46,7 @@ pub fn make_read_only(to: &TopLevel, parts: &[Part]) -> Result<(), Error> {
     Ok(())
 }
 
-/// The top level can't be replaced, only filled; mostly it holds little else
-/// than subvolumes.
+/// The top level can't be replaced, only filled; usually it holds little but subvolumes.
 fn fill_top_level(came: &Path, top: &Path) -> Result<(), Error> {
     let entries = fs::read_dir(came).map_err(|e| Error::io("reading the folder", came, e))?;
     for entry in entries {

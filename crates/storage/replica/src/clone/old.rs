@@ -1,5 +1,5 @@
-//! The old system, on this computer or on another one, which is asked over a connection as
-//! replications have it.
+//! The old system, on this computer or on another one, which is reached over a connection like
+//! those of replications.
 
 use super::beside::{self};
 use super::boot::{self, Identity};
@@ -114,8 +114,7 @@ impl<'a> Old<'a> {
 
 /// Does what the new end asks for. With `only` it gets the system of that path, and nothing else.
 ///
-/// # Errors
-/// It asks for nothing that can be done, or that failed. It was told, too.
+/// # Errors What it asks for isn't allowed or possible, or failed. The other end was told, too.
 pub(crate) fn serve(
     mut connection: Connection,
     work: CloneWork,
@@ -150,7 +149,7 @@ pub(crate) fn serve(
     match outcome {
         Ok(()) => connection.say(Message::Bye),
         Err(error) => {
-            // Who is gone can't be told.
+            // A peer that is gone can't be told.
             let _ = connection.say(Message::Failed { why: error.to_string(), passing: false });
             Err(error)
         }
@@ -183,7 +182,7 @@ fn send_files(
     pack(beside.path(), |bytes| connection.out.send(Frame::Data(Block { bytes, chain: None })))
 }
 
-/// A listener opens no other filesystem than those that belong to its system.
+/// A listener opens only filesystems that belong to its system.
 fn refuse_others(top: &TopLevel, path: &Path) -> Result<(), Error> {
     let root = Layout::read(top, &[])?.root(top, None)?;
     let known = beside::of_system(&top.path().join(root.as_path()))?;

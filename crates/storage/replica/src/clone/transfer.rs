@@ -15,7 +15,7 @@ pub fn staged(top: &TopLevel, part: &Part) -> PathBuf {
     top.path().join(STAGING).join(part.id.to_string())
 }
 
-/// Takes snapshots of all, to be sent. What a first try took is what was begun with.
+/// Takes snapshots of all, to be sent. Those of a first attempt are reused.
 pub fn stage(from: &TopLevel, parts: &[Part]) -> Result<Choice, Error> {
     let folder = from.path().join(STAGING);
     fs::create_dir_all(&folder).map_err(|e| Error::io("making the folder", &folder, e))?;
@@ -26,7 +26,7 @@ pub fn stage(from: &TopLevel, parts: &[Part]) -> Result<Choice, Error> {
     }
     let family = |about: &Subvolume| {
         let (mut found, mut parent) = (about.uuid, about.parent_uuid);
-        // A filesystem has no circles of parents; a list has an end anyway.
+        // Parents form no cycles; the bound makes sure that this ends anyway.
         for _ in 0..originals.len() {
             let Some(uuid) = parent else { break };
             found = uuid;
@@ -41,14 +41,14 @@ pub fn stage(from: &TopLevel, parts: &[Part]) -> Result<Choice, Error> {
         let path = folder.join(&name);
         let io = |error| Error::io("taking a snapshot as", &path, error);
         if !subvolume::is_subvolume(&path) {
-            // Writable first: that takes away a Received UUID, by which the
-            // stream would be taken for the original's.
+            // Writable first: that removes a Received UUID, with which the stream would be taken
+            // for the original's.
             subvolume::snapshot(root, &into, &name, false).map_err(io)?;
         }
         let (taken, of_snapshot) = subvolume::open(&path)?;
         subvolume::set_read_only(&taken, true).map_err(io)?;
-        // Whatever descends from one subvolume shares data: each is sent as the
-        // difference to the nearest relative.
+        // Descendants of one subvolume share data: each is sent as a difference from its nearest
+        // relative.
         let (parent_uuid, made_in) = (Some(family(about)), about.made_in);
         let about = Subvolume { parent_uuid, made_in, ..of_snapshot };
         wanted.push(Snapshot { name, path, about, stored: None });

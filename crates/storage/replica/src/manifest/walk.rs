@@ -23,11 +23,10 @@ pub struct Manifest {
     pub bytes: u64,
 }
 
-/// Reads everything below `folder`; contents are hashed by `threads` threads.
-/// `hashed` counts the bytes that were, for whoever watches.
+/// Reads everything below `folder`; contents are hashed by `threads` threads. `hashed` counts the
+/// bytes hashed so far, for a progress display.
 ///
-/// # Errors
-/// Something can't be read: then nothing can be said about it.
+/// # Errors Something can't be read, so nothing can be said about it.
 pub fn read(folder: &Path, threads: usize, hashed: &AtomicU64) -> Result<Manifest, Error> {
     let mut manifest = Manifest::default();
     let top = fs::symlink_metadata(folder).map_err(|e| Error::io("looking at", folder, e))?;
@@ -93,8 +92,7 @@ fn enter(
     Ok(())
 }
 
-/// Another subvolume's root, or the empty folder that stands in its place in a
-/// snapshot (inode 2).
+/// Another subvolume's root, or the empty folder in its place in a snapshot (inode 2).
 fn is_other_subvolume(holder: &Metadata, inside: &Metadata, on_btrfs: bool) -> bool {
     const EMPTY_SUBVOLUME: u64 = 2;
     let is_root = || on_btrfs && matches!(inside.ino(), EMPTY_SUBVOLUME | ROOT_INODE);
@@ -173,12 +171,12 @@ fn hash_all(
     Ok(())
 }
 
-/// As a file is cut to be hashed: a piece of zeros is the same as none.
+/// Unit in which files are hashed: a piece of zeros counts the same as a hole.
 const PIECE: usize = 64 << 10;
 static ZEROS: [u8; PIECE] = [0; PIECE];
 
-/// BLAKE3 of what a file holds. Of one with pieces of zeros, written or not, it is that of its
-/// other pieces' hash and of where they are: nobody has to read a terabyte that isn't there.
+/// BLAKE3 of a file's contents. For a file with pieces of zeros, written or not, it covers the hash
+/// of the other pieces and their positions: so a terabyte of holes needn't be read.
 fn hash_file(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     let read = || -> io::Result<String> {
         let file = File::open(path)?;
@@ -221,12 +219,12 @@ fn hash_file(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     read().map_err(|error| Error::io("reading", path, error))
 }
 
-/// Where from `at` on the next data may be; the file's end where there is none.
+/// Where the next data from `at` on may be; the file's end if there is none.
 fn data_behind(file: &File, at: u64) -> io::Result<u64> {
     match seek(file, SeekFrom::Data(at)) {
         Ok(data) => Ok(data.max(at)),
         Err(Errno::NXIO) => Ok(file.metadata()?.len().max(at)),
-        // It doesn't know: all is data.
+        // Not supported: everything is data.
         Err(Errno::INVAL | Errno::OPNOTSUPP) => Ok(at),
         Err(error) => Err(error.into()),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 pub struct Connector {
     /// The remote shell and its arguments; host and command line follow.
     pub shell: Vec<String>,
-    /// How `braid` is called there.
+    /// The command for `braid` there.
     pub braid: String,
     /// For listeners.
     pub key: Option<crate::greeting::Key>,
@@ -19,7 +19,7 @@ pub struct Connector {
 
 /// A connection whose other end has been started.
 pub struct Connected {
-    /// To talk.
+    /// For the exchange.
     pub connection: Connection,
     guard: Guard,
 }
@@ -53,7 +53,7 @@ impl Connector {
         }
     }
 
-    /// Reaches `place` and says what shall be done there.
+    /// Reaches `place` and says what to do there.
     ///
     /// # Errors
     /// As of [`Connector::connect`].
@@ -66,7 +66,7 @@ impl Connector {
         let Connected { mut connection, guard } = self.connect(place)?;
         match connection.say(Message::Open(Open { protocol: PROTOCOL, work, order })) {
             Ok(()) => Ok(Connected { connection, guard }),
-            // Why it is gone, its shell tells.
+            // Its shell says why it is gone.
             Err(error) => guard.finish(Err(error)),
         }
     }

@@ -1,4 +1,4 @@
-//! A remote shell: started, heard out, ended.
+//! A remote shell: started, its messages collected, ended.
 
 use crate::error::Error;
 use crate::ssh_said::{SshFailure, ssh_failure};
@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Ends the shell with the connection; empty where there is none.
+/// Ends the shell with the connection; empty if there is none.
 #[derive(Default)]
 pub struct Guard(Option<Shell>);
 
 struct Shell {
     child: Child,
-    /// It is OpenSSH, whose exit code and complaints have a meaning.
+    /// It is OpenSSH, whose exit code and messages have a known meaning.
     is_ssh: bool,
     heard: Arc<AtomicBool>,
     complaints: Arc<Mutex<Complaints>>,
@@ -32,15 +32,15 @@ struct Complaints {
     ended: bool,
 }
 
-/// So much of the complaints is kept.
+/// How much of the error output is kept.
 const KEPT: usize = 4096;
 /// A shell whose connection was closed ends by itself within this.
 const END_WITHIN: Duration = Duration::from_secs(5);
-/// A shell that has ended has said its last within this; what it left behind may hold its standard
-/// error for ever.
+/// The last output of a shell that has ended arrives within this; processes it left behind may hold
+/// its standard error forever.
 const SAY_WITHIN: Duration = Duration::from_millis(500);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// From here on a code tells of a signal,
+/// From here on a code means a signal,
 const BY_SIGNAL: i32 = 128;
 /// or that OpenSSH itself failed, and not the command at the other end.
 const SSH_FAILED: i32 = 255;
@@ -91,8 +91,7 @@ impl Guard {
         Ok((connection, Guard(Some(Shell { child, is_ssh, heard, complaints }))))
     }
 
-    /// Waits for the shell; the error that it tells of by its exit code is
-    /// part of the outcome's.
+    /// Waits for the shell; an error in its exit code is added to the outcome's.
     ///
     /// # Errors
     /// The outcome's.
@@ -127,9 +126,10 @@ impl Shell {
         let _ = self.child.wait();
     }
 
-    /// Why the connection broke: whether that lasts is seen only before the other end was heard.
+    /// Why the connection broke: whether that is permanent can be judged only before the other end
+    /// was heard.
     fn why(&self, why: &str, code: i32) -> Error {
-        // As shells say: 127 not found, 126 not to be run.
+        // As in shells: 127 not found, 126 not executable.
         if code == 127 {
             return Error::Refused(
                 "braid isn't installed at the other end, or not in the PATH there; \
@@ -172,7 +172,7 @@ impl Shell {
     }
 }
 
-/// Shows what the shell says, and keeps the last of it.
+/// Shows the shell's output, and keeps the end of it.
 fn listen(mut from: ChildStderr, complaints: &Mutex<Complaints>) {
     let mut buffer = [0; 1024];
     loop {
@@ -181,7 +181,7 @@ fn listen(mut from: ChildStderr, complaints: &Mutex<Complaints>) {
             other => other.unwrap_or(0),
         };
         let some = buffer.get(..read).unwrap_or_default();
-        // With stderr closed nobody can be told.
+        // With stderr closed there is nobody to tell.
         let _ = io::stderr().write_all(some);
         let mut complaints = complaints.lock().unwrap_or_else(PoisonError::into_inner);
         complaints.text.extend_from_slice(some);

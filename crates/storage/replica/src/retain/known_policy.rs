@@ -1,5 +1,5 @@
-//! By which policy a folder was thinned out last, kept in the folder itself: under another one
-//! most of it may go, and that is told first.
+//! The policy that last thinned out a folder, kept in the folder itself: under a different one most
+//! of it may go, which calls for a warning first.
 
 use crate::error::Error;
 use crate::files::{read_state, write_state};
@@ -25,7 +25,7 @@ pub fn is(folder: &Path, policy: &Policy) -> Result<bool, Error> {
     match read_state::<Record>(&path, VERSION) {
         Ok(record) => Ok(record.policy == policy.to_string()),
         Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", &path, error)),
-        // What can't be understood is as good as another policy.
+        // An unreadable record counts as another policy.
         Err(error) => match error.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
                 Ok(false)

@@ -1,4 +1,4 @@
-//! What a sink knows of the replica that it has begun, kept on the disk beside it.
+//! What a sink knows about the replica that it has begun, kept on disk beside it.
 
 use super::note::{Circumstances, Progress};
 use crate::error::Error;
@@ -27,7 +27,7 @@ pub struct BegunReplica {
     /// The subvolume that is being written, once it is there: nothing else is
     /// ever deleted.
     pub work: Option<Uuid>,
-    /// In which boot and mount the note is being written.
+    /// The boot and mount for which the note is valid.
     pub note: Option<Circumstances>,
     /// A state that survives a crash.
     pub checkpoint: Option<Checkpoint>,
@@ -40,7 +40,7 @@ pub struct Checkpoint {
     pub number: u64,
     /// Its own UUID.
     pub uuid: Uuid,
-    /// How far the stream was carried out in it.
+    /// How far the stream was applied in it.
     pub progress: Progress,
 }
 
@@ -74,7 +74,7 @@ impl BegunReplica {
         }
     }
 
-    /// Writes it so that after a crash either this or what was there before is there.
+    /// Writes it atomically with respect to crashes.
     ///
     /// # Errors
     /// It can't be written.
@@ -82,7 +82,7 @@ impl BegunReplica {
         write_state(&folder.join(FOLDER).join(FILE), VERSION, self)
     }
 
-    /// Nothing is unfinished any more, also after a crash.
+    /// Records durably that nothing is unfinished any more.
     ///
     /// # Errors
     /// It can't be removed.

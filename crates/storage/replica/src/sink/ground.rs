@@ -1,5 +1,6 @@
-//! What a folder for replicas is on: the filesystem that is meant (where a disk isn't mounted, what
-//! is below its mount point takes anything and fills up), with room in it.
+//! Checks the filesystem below a folder for replicas: that it is the one meant (if a disk isn't
+//! mounted, the filesystem below its mount point takes everything and fills up), and that it has
+//! room.
 
 use crate::error::Error;
 use crate::shown::shown;
@@ -9,10 +10,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Makes the folder, if only it is lacking, on what is mounted there.
+/// Creates the folder, if only its last part is lacking, on what is mounted there.
 ///
-/// # Errors
-/// What fstab has there isn't mounted, or the folder isn't in one that is there.
+/// # Errors What fstab mounts there isn't mounted, or the parent folder doesn't exist.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
     refuse_unmounted(folder)?;
     match fs::create_dir(folder) {
@@ -35,7 +35,7 @@ pub(crate) fn refuse_unmounted(path: &Path) -> Result<(), Error> {
     let full = resolved(path)?;
     let [fstab, mounted] = ["/etc/fstab", "/proc/self/mountinfo"]
         .map(|file| fs::read(file).map(|text| String::from_utf8_lossy(&text).into_owned()));
-    // Without these nothing is known to be lacking.
+    // Without these nothing is known to be missing.
     if let (Ok(fstab), Ok(mounted)) = (fstab, mounted)
         && let Some(why) = unmounted(&full, &fstab, &mounted)
     {
@@ -44,25 +44,25 @@ pub(crate) fn refuse_unmounted(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// So much of a filesystem stays free: where nothing is left, what would make room may fail too.
+/// The share of a filesystem that stays free: when nothing is left, even what would make room may
+/// fail.
 const SHARE: u64 = 100;
 /// But no less and no more than this, in bytes.
 const SPARE: (u64, u64) = (16 << 20, 256 << 20);
 
-/// Between two looks no more comes than this, in bytes.
+/// Bytes that may arrive between two checks.
 const LOOK_EVERY: u64 = 4 << 20;
 
 /// Watches that a filesystem isn't filled up.
 pub(crate) struct Headroom<'a> {
     folder: &'a Path,
     unchecked: u64,
-    /// Came since all was last written out: of that, a filesystem may not know yet what it will
-    /// take.
+    /// Bytes since the last sync: the filesystem may not know yet how much space they will take.
     unwritten: u64,
 }
 
 impl Headroom<'_> {
-    /// Looks whether anything can come.
+    /// Checks whether there is room for anything.
     ///
     /// # Errors
     /// There is hardly any room left.
@@ -72,7 +72,7 @@ impl Headroom<'_> {
         Ok(headroom)
     }
 
-    /// So many bytes more are to come.
+    /// Announces this many more bytes.
     ///
     /// # Errors
     /// As of [`Headroom::look`].
@@ -101,7 +101,7 @@ impl Headroom<'_> {
     }
 }
 
-/// How many bytes are free in a filesystem, and how many must stay so.
+/// Bytes free in a filesystem, and bytes that must stay free.
 fn free_and_spare(folder: &Path) -> Result<(u64, u64), rustix::io::Errno> {
     let about = rustix::fs::statvfs(folder)?;
     let bytes = |blocks: u64| blocks.saturating_mul(about.f_frsize);
@@ -113,7 +113,7 @@ fn free_and_spare(folder: &Path) -> Result<(u64, u64), rustix::io::Errno> {
     Ok((bytes(about.f_bavail), spare))
 }
 
-/// What to do where there is no room.
+/// What to do when there is no room.
 pub(crate) fn full(folder: &Path, free: Option<u64>) -> Error {
     let free = match free {
         Some(free) => format!("only {} are free", ByteSize::from_bytes(free >> 20 << 20)),
@@ -127,7 +127,7 @@ pub(crate) fn full(folder: &Path, free: Option<u64>) -> Error {
     ))
 }
 
-/// The path without links, as far as it is there.
+/// The path without links, as far as it exists.
 fn resolved(folder: &Path) -> Result<PathBuf, Error> {
     let io = |error| Error::io("finding", folder, error);
     let absolute = std::path::absolute(shown(folder)).map_err(io)?;
@@ -144,9 +144,9 @@ fn resolved(folder: &Path) -> Result<PathBuf, Error> {
     Ok(absolute)
 }
 
-/// What fstab has on the way to `folder` and isn't mounted.
+/// What fstab mounts on the way to `folder` but isn't mounted.
 fn unmounted(folder: &Path, fstab: &str, mountinfo: &str) -> Option<String> {
-    // Fields are parted by single blanks; the fifth is where (proc(5)).
+    // Fields are separated by single blanks; the fifth is the mount point (proc(5)).
     let mounted: Vec<String> =
         mountinfo.lines().filter_map(|line| line.split(' ').nth(4)).map(decoded).collect();
     let is_mounted = |at: &Path| mounted.iter().any(|mounted| Path::new(mounted) == at);

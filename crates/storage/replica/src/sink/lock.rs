@@ -5,18 +5,18 @@ use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// While it lives, nobody else receives into the folder.
+/// While it exists, nobody else receives into the folder.
 pub struct Lock {
     _file: File,
 }
 
-/// Longer than a receiver waits for a source that fell silent, so that who
-/// comes back after a broken connection outlasts what is left of it.
+/// Longer than a receiver waits for a silent source, so that a client reconnecting after a broken
+/// connection outlasts its remains.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Lock {
-    /// Takes the lock at `path`, waiting for its holder a while.
+    /// Takes the lock at `path`, waiting a while for its holder.
     ///
     /// # Errors
     /// It is held all the time.
@@ -33,7 +33,7 @@ impl Lock {
             }
             if Instant::now() > until {
                 let mut holder = String::new();
-                // The process's number is a hint only.
+                // The process id is only a hint.
                 let _ = file.read_to_string(&mut holder);
                 return Err(Error::Refused(format!(
                     "another replication into this folder is running (process {}); wait for it",
@@ -47,7 +47,7 @@ impl Lock {
             file.rewind()?;
             writeln!(file, "{}", std::process::id())
         };
-        // Where there is no room for it the lock holds all the same: it may be there to make room.
+        // If there is no room for it the lock still holds: it may be held to make room.
         let _ = say_who(&mut file);
         Ok(Lock { _file: file })
     }

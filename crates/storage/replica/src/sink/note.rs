@@ -1,10 +1,9 @@
-//! How far a replica is, in memory that outlives the process.
+//! A replica's progress, in memory that outlives the process.
 //!
-//! After each command the position is stored in a page of a file that is mapped
-//! into memory. When the process is killed, the kernel still has both the page
-//! and all that the commands did, so the next process goes on behind the last
-//! command. After a crash of the kernel neither can be trusted: the note tells
-//! in which boot and on which mount it was made, and is passed over in another.
+//! After each command the position is stored in a page of a file that is mapped into memory. When
+//! the process is killed, the kernel still has both the page and the commands' effects, so the next
+//! process continues after the last command. After a kernel crash neither can be trusted: the note
+//! records the boot and mount in which it was made, and is ignored in any other.
 
 use crate::chain::{BLOCK, Chain};
 use rustix::fs::{AtFlags, StatxFlags, statx};
@@ -15,7 +14,7 @@ use std::io;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// How far a stream was carried out.
+/// How far a stream was applied.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Progress {
     /// Where the next command begins.
@@ -36,7 +35,7 @@ impl Progress {
     }
 }
 
-/// When and where a note was written; in no other it means anything.
+/// When and where a note was written; in any other it is meaningless.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Circumstances {
     boot: String,
@@ -59,7 +58,7 @@ pub struct Note {
 
 #[repr(C)]
 struct Page {
-    /// Which slot holds: its lowest bit.
+    /// Which slot is valid: its lowest bit.
     turn: AtomicU64,
     slots: [Progress; 2],
 }
@@ -67,7 +66,7 @@ struct Page {
 const SIZE: usize = 4096;
 const _: () = assert!(size_of::<Page>() <= SIZE);
 
-// SAFETY: the mapping belongs to this value alone and is no thread's own.
+// SAFETY: the mapping belongs to this value alone and isn't tied to a thread.
 unsafe impl Send for Note {}
 
 impl Note {
@@ -92,8 +91,7 @@ impl Note {
         if page.turn.load(Ordering::Acquire) & 1 == 0 { even } else { odd }
     }
 
-    /// Stores how far it is. A process killed in the middle of this leaves what
-    /// was stored before.
+    /// Stores the progress. A process killed in the middle of this leaves the previous one.
     pub fn store(&mut self, progress: Progress) {
         // SAFETY: the mapping is valid and aligned, and this is its only user.
         let page = unsafe { self.page.as_mut() };

@@ -37,20 +37,20 @@ pub struct Receiving<'a> {
     note: Note,
     reader: Reader,
     progress: Progress,
-    /// Blocks that came, and the chain over them.
+    /// Blocks received, and the chain over them.
     blocks: u64,
     chain: Chain,
-    /// The chains at the ends of blocks behind `progress`.
+    /// The chains at the ends of blocks beyond `progress`.
     ahead: VecDeque<Chain>,
-    /// Bytes of the next block that were carried out already.
+    /// Bytes of the next block that were already applied.
     skip: usize,
     checked_at: Instant,
     ended: bool,
 }
 
-/// A crash of the system costs no more than this of the work.
+/// The most work that a system crash costs.
 const CHECKPOINT_EVERY: Duration = Duration::from_secs(30);
-/// Its presence says that this filesystem can't take compressed data as it is.
+/// Its presence means that this filesystem can't take compressed data as it is.
 const PLAIN_ONLY: &str = "plain-only";
 
 impl Destination {
@@ -80,7 +80,7 @@ impl Destination {
         &self.path
     }
 
-    /// By what name a source remembers this destination.
+    /// The name by which a source remembers this destination.
     pub fn place(&self) -> Result<String, Error> {
         let io = |error| Error::io("looking at", &self.path, error);
         let full = fs::canonicalize(&self.path).map_err(io)?;
@@ -89,14 +89,14 @@ impl Destination {
         Ok(format!("{}:{} on {filesystem}", host.trim(), full.display()))
     }
 
-    /// The best kind of stream that can be carried out here.
+    /// The best kind of stream that can be applied here.
     pub fn accepts(&self) -> SendKind {
         let best = subvolume::best_kind();
         let plain_only = self.path.join(FOLDER).join(PLAIN_ONLY).exists();
         SendKind { compressed: best.compressed && !plain_only, ..best }
     }
 
-    /// Ends what a killed process had all but completed.
+    /// Finishes what a killed process had almost completed.
     pub fn tidy(&self) -> Result<(), Error> {
         let Some(begun) = BegunReplica::load(&self.path)? else {
             return self.delete_checkpoints(None);
@@ -167,7 +167,7 @@ impl Destination {
         Ok(())
     }
 
-    /// All is where it belongs: nothing of what was begun is needed any more.
+    /// Everything is in place: nothing of what was begun is needed any more.
     fn forget(&self) -> Result<(), Error> {
         self.delete_checkpoints(None)?;
         BegunReplica::remove(&self.path)
@@ -185,8 +185,8 @@ impl Destination {
 }
 
 impl<'a> Receiving<'a> {
-    /// Goes on with what was begun if it is the very same stream; else deletes
-    /// that and begins.
+    /// Continues what was begun if it is the very same stream; otherwise deletes that and begins
+    /// anew.
     pub fn resume_or_begin(
         destination: &'a Destination,
         begin: Begin,
@@ -233,7 +233,7 @@ impl<'a> Receiving<'a> {
         Receiving::at(destination, begun, Progress::default())
     }
 
-    /// Goes on behind the last command, or else at the last checkpoint.
+    /// Continues after the last command, or else at the last checkpoint.
     fn resume(
         destination: &'a Destination,
         mut begun: BegunReplica,
@@ -365,8 +365,8 @@ impl StreamSink for Receiving<'_> {
                 }
                 Command::End => {
                     self.ended = true;
-                    // Who goes on behind it wouldn't hear of it again, and takes the stream for cut
-                    // off.
+                    // A process that continues after it wouldn't see it again, and would take the
+                    // stream for truncated.
                     continue;
                 }
                 command => {
@@ -429,7 +429,7 @@ impl Destination {
     }
 }
 
-/// From which byte of its stream a replica can go on.
+/// The byte of its stream at which a replica can continue.
 pub(super) fn reached(path: &Path, folder: &File, begun: &BegunReplica) -> u64 {
     let here = Circumstances::of(folder);
     if here.is_some() && begun.note == here {
@@ -441,7 +441,7 @@ pub(super) fn reached(path: &Path, folder: &File, begun: &BegunReplica) -> u64 {
     begun.checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.progress.position)
 }
 
-/// A snapshot's name is one name and none of ours.
+/// Checks that a snapshot's name is a single component, and not one of ours.
 pub(crate) fn check_plain_name(begin: &Begin) -> Result<(), Error> {
     let name = begin.name.as_name();
     let is_plain = Path::new(name).components().count() == 1

@@ -41,7 +41,7 @@ pub(crate) fn receive_all(
         }
         _ => {}
     }
-    // Where a link has this name it leads elsewhere.
+    // A link with this name could lead elsewhere.
     subvolume::open_folder(&inside)?;
     let destination =
         Destination { folder: folder.to_owned(), _lock: Lock::take(&inside.join("lock"))? };
@@ -54,7 +54,7 @@ pub(crate) fn receive_all(
     })
 }
 
-/// Deletes what was begun in `folder` and not completed; says what that was.
+/// Deletes what was begun in `folder` and not completed; returns what that was.
 ///
 /// # Errors
 /// It is being received, or can't be deleted.
@@ -105,7 +105,7 @@ impl Destination {
         begun_in(&self.folder.join(INSIDE))
     }
 
-    /// Ends what a killed process had all but completed.
+    /// Finishes what a killed process had almost completed.
     fn tidy(&self) -> Result<(), Error> {
         let Some(begin) = self.begun()? else { return Ok(()) };
         let complete = entries(&self.folder)?.iter().any(|entry| entry.begin == begin);
@@ -140,7 +140,7 @@ impl Destination {
             place: format!("{}:{}{STREAMS}", host.trim(), full.display()),
             present: present.collect(),
             unfinished: self.begun()?.map(|begin| begin.stream),
-            // Nothing is unpacked here; who restores has a kernel like that which sends.
+            // Nothing is unpacked here; restoring is done by a kernel like the sender's.
             accepts: SendKind { version: 2, compressed: true },
             not_to_build_on: ends_of_chains(&there),
         })
@@ -176,7 +176,7 @@ impl<'a> Storing<'a> {
         let mut storing = Storing::at_start(destination, begin, false)?;
         match storing.read_again() {
             Ok(()) => Ok(storing),
-            // What rotted on the disk comes again.
+            // Data that rotted on the disk is sent again.
             Err(Error::Stream(_)) => Storing::begin_afresh(destination, storing.begin),
             Err(error) => Err(error),
         }
@@ -209,7 +209,7 @@ impl<'a> Storing<'a> {
         })
     }
 
-    /// Takes in what an earlier process wrote; half a block at its end is cut off.
+    /// Reads what an earlier process wrote; half a block at its end is cut off.
     fn read_again(&mut self) -> Result<(), Error> {
         let io = |error| Error::io("reading", &self.destination.part(), error);
         let whole = self.file.metadata().map_err(io)?.len() / BLOCK as u64;

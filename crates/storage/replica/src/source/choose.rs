@@ -21,13 +21,13 @@ pub struct Choice {
     pub nearby: Vec<Snapshot>,
 }
 
-/// Looks at what is selected.
+/// Resolves the selection.
 ///
 /// # Errors
 /// There is no snapshot, or a subvolume that isn't read-only.
 pub fn chosen(selection: &Selection) -> Result<Choice, Error> {
     let path = selection.path.as_path();
-    // A stored stream may be named without its ending: then nothing has that name.
+    // A stored stream may be named without its suffix: then nothing has that name.
     let Ok(found) = std::fs::canonicalize(path) else {
         let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(none(path));
@@ -41,7 +41,8 @@ pub fn chosen(selection: &Selection) -> Result<Choice, Error> {
     }
 }
 
-/// The snapshot or stored stream of this name in a folder. A snapshot is one, whatever is in it.
+/// The snapshot or stored stream of this name in a folder. A snapshot counts as one, whatever is in
+/// it.
 pub(crate) fn named(folder: &Path, name: &OsStr) -> Result<Choice, Error> {
     let path = folder.join(name);
     if is_snapshot(&path) {

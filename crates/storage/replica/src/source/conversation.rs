@@ -1,32 +1,32 @@
-//! The talk with a sink while a stream goes out: blocks out, acknowledgements in.
+//! The exchange with a sink while a stream is sent: blocks out, acknowledgements in.
 
 use crate::error::Error;
 use crate::wire::{Block, Frame, Incoming, Message, Outgoing, SILENCE, unexpected};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One stream's talk; shared by the threads that send and listen.
+/// One stream's exchange; shared by the threads that send and listen.
 pub(super) struct Conversation<'a> {
     out: &'a Outgoing,
     state: Mutex<State>,
     /// The window may have opened.
     acked: Condvar,
-    /// The channel inside a process bounds by itself what is underway.
+    /// The channel inside a process itself bounds what is in flight.
     unbounded: bool,
 }
 
 struct State {
-    /// Blocks that left, and that the sink has carried out.
+    /// Blocks sent, and blocks applied by the sink.
     sent: u64,
     acked: u64,
-    /// The sink had so many before.
+    /// Number that the sink had before.
     first: u64,
     began: Instant,
     /// The shortest time from sending a block to its acknowledgement.
     round_trip: Option<Duration>,
     /// A block whose acknowledgement is being timed.
     timed: Option<(u64, Instant)>,
-    /// The listener has stopped: an answer or an error came.
+    /// The listener has stopped: an answer or an error arrived.
     heard: bool,
     given_up: bool,
 }
@@ -34,15 +34,15 @@ struct State {
 /// How soon the listener notices that the sender gave up.
 const LISTEN_STEP: Duration = Duration::from_millis(200);
 
-/// What is underway is lost when the connection breaks. So few blocks of it are
-/// allowed at first, and more when it is small against what has arrived.
+/// What is in flight is lost when the connection breaks. This many blocks are allowed at first, and
+/// more when that is little compared with what has arrived.
 const WINDOW_AT_LEAST: u64 = 4;
 const WINDOW_AT_MOST: u64 = 256;
-/// One in so many of what has arrived may be underway.
+/// The share of what has arrived that may be in flight: one part in this.
 const WINDOW_SHARE: u64 = 512;
 
 impl<'a> Conversation<'a> {
-    /// With a sink that has so many blocks.
+    /// With a sink that has this many blocks.
     pub fn new(out: &'a Outgoing, blocks: u64) -> Conversation<'a> {
         Conversation {
             unbounded: out.is_inside(),
@@ -83,7 +83,7 @@ impl<'a> Conversation<'a> {
         self.send(Frame::Data(block))
     }
 
-    /// Takes acknowledgements until the sink says that it is done.
+    /// Receives acknowledgements until the sink says that it is done.
     pub fn listen(&self, incoming: &mut Incoming) -> Result<(), Error> {
         let outcome = self.take_acknowledgements(incoming);
         if let Err(Error::Connection(_)) = &outcome {
@@ -137,8 +137,8 @@ impl State {
         }
     }
 
-    /// Blocks that may be underway: a share of what has arrived, or what a link
-    /// with a long round trip needs to be kept busy.
+    /// Blocks that may be in flight: a share of what has arrived, or what keeps a link with a long
+    /// round trip busy.
     fn window(&self) -> u64 {
         let arrived = self.acked - self.first;
         let seconds = self.began.elapsed().as_secs_f64();

@@ -13,8 +13,8 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 
-/// About how many bytes a stream will have: the lengths of all that it would
-/// carry, without reading the data.
+/// Estimated length of a stream: the lengths of everything it would carry, without reading the
+/// data.
 pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Error> {
     if snapshot.stored.is_some() {
         let about = std::fs::metadata(&snapshot.path);
@@ -38,11 +38,11 @@ pub(super) fn estimate(snapshot: &Snapshot, order: &SendOrder) -> Result<u64, Er
     Ok(reader.position() + data)
 }
 
-/// A stream that comes: the kernel writes it, or it was stored.
+/// An incoming stream: from the kernel, or stored.
 pub(crate) struct StreamOf {
     pipe: Option<File>,
     writer: Option<JoinHandle<io::Result<()>>>,
-    /// What a stored one was, and the hash of what has come of it.
+    /// A stored one's manifest, and the hash of what was read of it.
     stored: Option<(Entry, blake3::Hasher)>,
 }
 
@@ -86,8 +86,8 @@ impl StreamOf {
         Ok((!block.is_empty()).then_some(block))
     }
 
-    /// Whether the kernel wrote all it had to, or all came that was stored, once the pipe is at its
-    /// end.
+    /// Checks, at the end of the pipe, that the kernel wrote everything, or that everything stored
+    /// was read.
     pub fn check(&mut self) -> Result<(), Error> {
         if let Some((entry, hasher)) = &self.stored
             && hasher.finalize().to_hex().as_str() != entry.blake3
@@ -129,7 +129,7 @@ const PIPE_SIZE: usize = 1 << 20;
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC)?;
-    // Where it is refused the pipe stays as it is.
+    // If it is refused the pipe stays as it is.
     let _ = fcntl_setpipe_size(&write, PIPE_SIZE);
     Ok((read, write))
 }

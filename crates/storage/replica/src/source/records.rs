@@ -1,4 +1,4 @@
-//! What replicas a folder of snapshots has, kept in the folder itself.
+//! The replicas of a folder of snapshots, recorded in the folder itself.
 
 use super::choose::series_of;
 use crate::error::Error;
@@ -19,7 +19,7 @@ use std::path::Path;
 const FILE: &str = ".braid-replicas.json";
 const VERSION: u32 = 1;
 
-/// What the name of a place ends with where streams are stored.
+/// Suffix of a place's name if streams are stored there.
 pub(crate) const STREAMS: &str = " (streams)";
 
 /// All replicas of a folder.
@@ -34,7 +34,7 @@ pub struct Replicas {
 /// The replicas at one place.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Replica {
-    /// Of each subvolume the newest snapshot that is there too.
+    /// For each subvolume, the newest snapshot that is there too.
     #[serde(default)]
     pub common: BTreeMap<ExactPath, Common>,
     /// What is being sent.
@@ -47,26 +47,25 @@ pub struct Replica {
 pub struct Common {
     /// Its name here.
     pub name: ExactPath,
-    /// The transaction that made it, to tell which is newer.
+    /// The transaction that made it, to determine which is newer.
     pub made_in: u64,
 }
 
-/// What it has cost so far to send one snapshot.
+/// The cost so far of sending one snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sending {
     /// Which stream.
     pub stream: Unfinished,
-    /// Bytes that left, with frames.
+    /// Bytes sent, with framing.
     pub bytes: u64,
-    /// How often it was begun or gone on with.
+    /// How often it was begun or continued.
     pub tries: u32,
 }
 
 impl Replicas {
     /// The records of a folder; empty where there are none yet.
     ///
-    /// # Errors
-    /// They are there but can't be read.
+    /// # Errors They exist but can't be read.
     pub fn load(folder: &Path) -> Result<Replicas, Error> {
         let path = folder.join(FILE);
         read_state(&path, VERSION).or_else(|error| match error.kind() {
@@ -107,7 +106,7 @@ impl Replicas {
         }
     }
 
-    /// So many more bytes were sent in one more try; returns the sums.
+    /// Adds this many bytes and one attempt; returns the sums.
     pub(super) fn sent(&mut self, place: &str, stream: Unfinished, bytes: u64) -> Sending {
         let replica = self.replicas.entry(place.to_owned()).or_default();
         let before = replica.sending.filter(|sending| sending.stream.uuid == stream.uuid);
@@ -134,8 +133,8 @@ impl Replicas {
         sending.flat_map(both).collect()
     }
 
-    /// Of what a folder had by these records, when it has none of it: the newest snapshot's name.
-    /// It is the folder that counts and not the filesystem: another one may be there by mistake.
+    /// If a folder has none of what it had by these records: the newest snapshot's name. The folder
+    /// counts, not the filesystem: a different one may be mounted there by mistake.
     pub(super) fn lost(&self, now: &Inventory) -> Option<ExactPath> {
         let folder = folder_of(&now.place);
         let there = self.replicas.iter().filter(|(place, _)| folder_of(place) == folder);
@@ -152,14 +151,14 @@ impl Replicas {
         !self.replicas.is_empty()
     }
 
-    /// Nothing is on its way there any more: what was needed for that may go.
+    /// Nothing is being sent there any more: what was needed for that may go.
     pub fn forget_sending(&mut self, to: &Place) {
         let is_there = |place: &str| {
             let folder = folder_of(place);
             let folder = Path::new(folder.split_once(':').map_or(folder, |(_, path)| path));
             match to {
                 Place::Local(to) => fs::canonicalize(to).map_or(folder == to, |to| folder == to),
-                // Named from somebody's home on, or from the folder that a listener serves.
+                // Relative to a home folder, or to the folder that a listener serves.
                 _ => folder.ends_with(to.path().strip_prefix("/").unwrap_or(to.path())),
             }
         };

@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What became of sending one snapshot.
+/// The result of sending one snapshot.
 pub(super) struct Attempt {
-    /// Bytes that left, with frames, also when it failed.
+    /// Bytes sent, with framing, even if it failed.
     pub bytes: u64,
     pub outcome: Result<Done, Error>,
 }
@@ -87,7 +87,7 @@ fn send_from_where_it_stopped(
     }
 }
 
-/// Reads what the sink has already; says whether it is the same.
+/// Reads what the sink already has; returns whether it is the same.
 fn discard(
     stream: &mut StreamOf,
     (blocks, chain): (u64, Chain),
@@ -104,7 +104,7 @@ fn discard(
     Ok(ours == chain)
 }
 
-/// Sends the rest while another thread listens; returns how long the stream was.
+/// Sends the rest while another thread listens; returns the stream's length.
 fn converse(
     stream: &mut StreamOf,
     has: (u64, Chain),
@@ -121,13 +121,13 @@ fn converse(
         (pushed, listener.join().unwrap_or_else(|_| Err(broken("a thread died"))))
     });
     match (pushed, heard) {
-        // The other end's own words tell more than a broken pipe.
+        // The other end's own message says more than a broken pipe.
         (Err(Error::Connection(_)) | Ok(_), Err(told)) => Err(told),
         (pushed, _) => pushed.map(Some),
     }
 }
 
-/// Sends the blocks behind those that the sink has; returns how long the stream was.
+/// Sends the blocks after those that the sink has; returns the stream's length.
 fn push(
     stream: &mut StreamOf,
     (has, mut chain): (u64, Chain),

@@ -1,14 +1,14 @@
 use braid_units::Rate;
 use std::time::{Duration, Instant};
 
-/// Keeps what leaves below a rate.
+/// Limits the sending rate.
 pub struct Throttle {
     rate: Rate,
-    /// When all that left so far is paid for.
+    /// When everything sent so far is paid for.
     paid: Instant,
 }
 
-/// After a pause so much may leave at once.
+/// How much may be sent at once after a pause.
 const BURST: Duration = Duration::from_millis(250);
 
 impl Throttle {
@@ -17,7 +17,7 @@ impl Throttle {
         Throttle { rate, paid: Instant::now() }
     }
 
-    /// Waits until `bytes` may leave.
+    /// Waits until `bytes` may be sent.
     pub fn pass(&mut self, bytes: usize) {
         let now = Instant::now();
         let earliest = now.checked_sub(BURST).unwrap_or(now);

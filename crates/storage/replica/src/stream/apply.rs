@@ -14,13 +14,13 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Carries out a stream's commands inside one writable subvolume.
+/// Applies a stream's commands inside one writable subvolume.
 pub struct Applier {
     folders: Folders,
     /// The UUID by which the stream names the subvolume itself.
     own: Uuid,
     clone_sources: CloneSources,
-    /// The next command may have been carried out already.
+    /// The next command may already have been applied.
     again: bool,
 }
 
@@ -39,16 +39,15 @@ impl Applier {
         self.folders.root()
     }
 
-    /// The next command may have been begun or carried out before the program
-    /// was killed; doing it once more must not fail.
+    /// The next command may have been begun or applied before the program was killed; repeating it
+    /// must not fail.
     pub fn expect_repetition(&mut self) {
         self.again = true;
     }
 
     /// Carries out one command.
     ///
-    /// # Errors
-    /// The system refuses it, or it can't be meant for this subvolume.
+    /// # Errors The system refuses it, or it isn't valid for this subvolume.
     pub fn apply(&mut self, command: &Command<'_>) -> Result<(), Error> {
         let again = std::mem::take(&mut self.again);
         match self.carry_out(command) {
@@ -189,7 +188,7 @@ impl Applier {
         renamed.map_err(told("renaming", from))
     }
 
-    /// The root has no name in a folder: it is named by its own `.`.
+    /// The root has no name in a folder: it is addressed by its own `.`.
     fn xattr_target(&mut self, path: &Path) -> Result<PathBuf, Error> {
         if path.as_os_str().is_empty() {
             return Ok(by_descriptor(self.folders.root()).join("."));
@@ -208,7 +207,7 @@ impl Applier {
             .map_err(|e| Error::io("opening", path, e))
     }
 
-    /// Whether `error` only tells that the command was carried out before.
+    /// Whether `error` only means that the command was applied before.
     fn is_done(&self, command: &Command<'_>, error: &Error) -> bool {
         let Error::Io { error, .. } = error else { return false };
         match (command, error.raw_os_error()) {
@@ -248,7 +247,7 @@ fn timespec((seconds, nanos): (i64, u32)) -> Timespec {
     Timespec { tv_sec: seconds, tv_nsec: nanos.into() }
 }
 
-/// Calls with this change what the descriptor is of, and not what that leads to.
+/// Calls with this change the object of the descriptor itself, not what a link leads to.
 const ITSELF: AtFlags = AtFlags::EMPTY_PATH.union(AtFlags::SYMLINK_NOFOLLOW);
 
 /// For calls that take no descriptor.

@@ -57,7 +57,7 @@ pub enum Command<'a> {
     Allocate { path: &'a Path, mode: u32, offset: u64, length: u64 },
     /// Data that a stream without data (for estimates) leaves out.
     Extent { length: u64 },
-    /// Nothing that has to be done: attributes that kernels don't send yet.
+    /// Nothing to do: attributes that kernels don't send yet.
     Nothing,
     /// The stream is complete.
     End,

@@ -17,7 +17,7 @@ pub(super) struct Folders {
     file: Option<(PathBuf, File)>,
 }
 
-/// A folder that is open and a name in it.
+/// An open folder and a name in it.
 pub(super) struct FolderEntry<'a> {
     pub folder: &'a File,
     pub name: OsString,
@@ -40,7 +40,7 @@ impl Folders {
         &self.root
     }
 
-    /// What was renamed or removed may be what is kept open.
+    /// A rename or removal may affect what is kept open.
     pub fn forget(&mut self) {
         self.folder = None;
         self.file = None;

@@ -18,8 +18,7 @@ impl Reader {
         Reader::default()
     }
 
-    /// For what follows byte `position` of a stream of `version`; there must a
-    /// command begin.
+    /// For what follows byte `position` of a stream of `version`, where a command must begin.
     pub fn resumed(version: u32, position: u64) -> Reader {
         Reader { version, position, ..Reader::default() }
     }
@@ -41,10 +40,9 @@ impl Reader {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next command if it is complete. [`Reader::position`] is then behind it.
+    /// The next command if it is complete. Then [`Reader::position`] is after it.
     ///
-    /// # Errors
-    /// The bytes are no stream, or damaged.
+    /// # Errors The bytes aren't a stream, or are damaged.
     pub fn next_command(&mut self) -> Result<Option<Command<'_>>, StreamError> {
         if self.version == 0 && !self.read_header()? {
             return Ok(None);
@@ -90,7 +88,7 @@ impl Reader {
 const MAGIC: &[u8] = b"btrfs-stream\0";
 /// Length (4), number (2), checksum (4).
 const HEAD: usize = 10;
-/// Kernels write no more than some 150 KiB; who says more is wrong.
+/// Kernels write no more than some 150 KiB; more is an error.
 const LONGEST: u32 = 16 << 20;
 
 /// The kernel's CRC-32C starts at zero and isn't inverted at the end.

@@ -53,8 +53,8 @@ pub fn set_read_only(root: &File, read_only: bool) -> io::Result<()> {
     unsafe { ioctl::call(root, ioctl::SUBVOL_SETFLAGS, &mut flags) }
 }
 
-/// Notes in a subvolume that it is a complete replica of `uuid` as of its
-/// transaction `sent_in`; it must still be writable.
+/// Records in a subvolume that it is a complete replica of `uuid` as of its transaction `sent_in`;
+/// it must still be writable.
 ///
 /// # Errors
 /// As the kernel says.
@@ -77,7 +77,7 @@ pub fn set_default(file: &File, id: u64) -> io::Result<()> {
     unsafe { ioctl::call(file, ioctl::DEFAULT_SUBVOL, &mut id) }
 }
 
-/// Brings all that is not yet on the disk there.
+/// Writes everything to disk that isn't there yet.
 ///
 /// # Errors
 /// As the kernel says.

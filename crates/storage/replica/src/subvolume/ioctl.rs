@@ -19,7 +19,7 @@ pub(crate) fn zeroed<T: Plain>() -> T {
     unsafe { mem::zeroed() }
 }
 
-/// One request on an open file; `argument` is read and maybe filled.
+/// One request on an open file; `argument` is read and possibly filled.
 ///
 /// # Safety
 /// `request` must be one whose argument has `T`'s layout and whose pointers,
@@ -212,7 +212,7 @@ pub(crate) struct CloneRange {
     pub dest_offset: u64,
 }
 
-/// Says so of several structures, with their sizes as a C compiler tells them.
+/// Implements it for several structures, with their sizes as in C.
 macro_rules! plain {
     ($($type:ty = $size:expr),* $(,)?) => { $(
         // SAFETY: repr(C), integers and pointers for the kernel only.

@@ -17,7 +17,7 @@ pub struct Listed {
     pub parent_id: u64,
     /// Its path from the top level.
     pub path: PathBuf,
-    /// Whether nothing in it can be changed.
+    /// Whether it is read-only.
     pub read_only: bool,
     /// Its own UUID.
     pub uuid: Uuid,
@@ -27,7 +27,7 @@ pub struct Listed {
     pub received_uuid: Option<Uuid>,
 }
 
-/// All subvolumes below the top level, holders before what they hold.
+/// All subvolumes below the top level, parents before children.
 ///
 /// # Errors
 /// As the kernel says; needs root.
@@ -158,7 +158,7 @@ struct Key {
     offset: u64,
 }
 
-/// Shows all items of tree `tree` whose type is in a range to `each`.
+/// Passes all items of tree `tree` with a type in the range to `each`.
 fn search(
     file: &File,
     tree: u64,

@@ -10,11 +10,11 @@ use std::os::fd::{AsRawFd, OwnedFd};
 pub struct SendKind {
     /// The protocol's version, 1 or 2.
     pub version: u32,
-    /// Compressed extents travel as they are on the disk (needs version 2).
+    /// Compressed extents are sent as they are on disk (needs version 2).
     pub compressed: bool,
 }
 
-/// What the kernel shall write.
+/// What the kernel should write.
 #[derive(Clone, Copy, Debug)]
 pub struct SendOrder {
     /// The subvolume whose difference to `root` is sent, by its number; it

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The streams in `folder`; the files of those in `read` are read, or of all.
+/// The streams in `folder`; reads the files of those in `read`, or of all.
 ///
 /// # Errors
 /// One can't be read.
@@ -31,9 +31,9 @@ pub(crate) fn look(
     entries(folder)?.into_iter().map(one).collect()
 }
 
-/// Compares streams stored at `place` with their manifests, looks whether all that they build on is
-/// there, and, with the folder of the originals, whether the kernel still makes the very same
-/// streams of these: that they say the same.
+/// Compares streams stored at `place` with their manifests, checks that everything they build on is
+/// there, and, given the folder of the originals, that the kernel still makes identical streams
+/// from these.
 ///
 /// # Errors
 /// The originals can't be read.
@@ -52,7 +52,7 @@ pub(crate) fn compare(
     for StoredNow { entry, blake3_now } in stored {
         let found = here.iter().find(|(_, about)| about.series_uuid() == entry.uuid());
         if originals.is_some() && found.is_none() {
-            // Deleted by its retention, which has rules of its own.
+            // Deleted by its own retention, which has different rules.
             continue;
         }
         let mut differs = blake3_now.as_ref() != Some(&entry.blake3);
@@ -113,7 +113,7 @@ fn hash_of(path: &Path, hashed: &AtomicU64) -> Result<String, Error> {
     }
 }
 
-/// Of the stream as the kernel makes it now; nothing when what it is the difference to isn't here.
+/// The hash of the stream as the kernel makes it now; `None` when its parent isn't here.
 fn hash_anew(
     snapshot: &Path,
     originals: &Path,

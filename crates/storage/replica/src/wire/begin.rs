@@ -3,26 +3,26 @@ use crate::subvolume::SendKind;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 
-/// The snapshot that comes.
+/// The snapshot to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Begin {
-    /// The name it shall have.
+    /// The name for it.
     pub name: ExactPath,
     /// What its stream is.
     pub stream: Unfinished,
     /// The source's transaction.
     pub transaction: u64,
-    /// When its root folder was modified, in seconds and nanoseconds: streams
-    /// make new files there under passing names and don't set this right again.
+    /// When its root folder was modified, in seconds and nanoseconds: streams create new files
+    /// there under temporary names and don't restore this.
     pub modified: (i64, i64),
 }
 
-/// A replica that was begun, and how: only the very same stream can go on.
+/// A replica that was begun, and how: only the very same stream can continue it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unfinished {
     /// The snapshot.
     pub uuid: Uuid,
-    /// Against what its difference was sent.
+    /// The parent of the difference sent.
     pub parent: Option<Uuid>,
     /// How the stream was written.
     pub kind: SendKind,

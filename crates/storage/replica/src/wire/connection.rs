@@ -14,9 +14,9 @@ use std::time::Duration;
 
 /// Both directions to the other end.
 pub struct Connection {
-    /// What is said to it.
+    /// The sending direction.
     pub out: Outgoing,
-    /// What it says.
+    /// The receiving direction.
     pub incoming: Incoming,
 }
 
@@ -27,7 +27,7 @@ pub struct Outgoing {
     sent: Arc<AtomicU64>,
 }
 
-/// Tells the other end now and then that this one lives, until it is dropped.
+/// Tells the other end now and then that this one is alive, until dropped.
 pub struct Pinger {
     ended: Arc<(Mutex<bool>, Condvar)>,
 }
@@ -48,24 +48,24 @@ enum In {
     Channel(Receiver<Frame>),
 }
 
-/// Reads what comes, and doesn't wait for ever: a connection may hang in the middle of a frame.
+/// Reads with a time limit: a connection may hang in the middle of a frame.
 struct Impatient(File);
 
-/// How often an end that is busy says that it lives.
+/// How often a busy end shows that it is alive.
 const PING_EVERY: Duration = Duration::from_secs(3);
-/// An end that is silent for so long is gone, also when the network doesn't say so.
+/// An end that is silent for this long is gone, even if the network doesn't say so.
 pub const SILENCE: Duration = Duration::from_secs(20);
 
 /// Blocks that may wait between two threads of one process.
 const CHANNEL_DEPTH: usize = 8;
-/// Pipes are made this large where the system lets us: fewer wakeups.
+/// Pipes are made this large if the system allows it: fewer wakeups.
 const PIPE_SIZE: usize = 1 << 20;
 
 impl Connection {
     /// Over two descriptors: pipes, or one socket twice.
     pub fn over(incoming: File, out: File) -> Connection {
         for file in [&incoming, &out] {
-            // It fails harmlessly where it is no pipe.
+            // It fails harmlessly if it isn't a pipe.
             let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_SIZE);
         }
         Connection {
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Two connections that end in each other, inside this process.
+    /// Two connected ends inside this process.
     pub fn pair() -> (Connection, Connection) {
         let (to_second, from_first) = mpsc::sync_channel(CHANNEL_DEPTH);
         let (to_first, from_second) = mpsc::sync_channel(CHANNEL_DEPTH);
@@ -101,7 +101,7 @@ impl Connection {
         self.out.send(Frame::Message(message))
     }
 
-    /// Waits for a message, in vain for `patience` at most.
+    /// Waits for a message, for `patience` at most.
     ///
     /// # Errors
     /// The other end is gone, silent, says that it failed, or sends something else.
@@ -150,7 +150,7 @@ impl Outgoing {
         self.is_inside
     }
 
-    /// From now on the other end hears something every few seconds, however busy this one is.
+    /// From now on the other end gets something every few seconds, however busy this one is.
     ///
     /// # Errors
     /// There is no thread left for it.
@@ -162,7 +162,7 @@ impl Outgoing {
             let mut last = sent.load(Ordering::Relaxed);
             while !is_over(&ended) {
                 let now = sent.load(Ordering::Relaxed);
-                // When somebody is sending, nobody needs a ping; when it fails, the sender will
+                // While something is being sent, no ping is needed; if it fails, the sender will
                 // see why.
                 if now == std::mem::replace(&mut last, now)
                     && let Ok(mut to) = to.try_lock()
@@ -176,7 +176,7 @@ impl Outgoing {
         started.map(|_| pinger).map_err(failed)
     }
 
-    /// Bytes sent so far, with what frames them.
+    /// Bytes sent so far, with framing.
     pub fn sent(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.sent)
     }
@@ -195,7 +195,7 @@ impl Out {
     }
 }
 
-/// Waits for a while; whether the pinger was dropped meanwhile.
+/// Waits for a while; returns whether the pinger was dropped meanwhile.
 fn is_over((ended, changed): &(Mutex<bool>, Condvar)) -> bool {
     let ended = ended.lock().unwrap_or_else(PoisonError::into_inner);
     let waited = changed.wait_timeout_while(ended, PING_EVERY, |ended| !*ended);
@@ -224,7 +224,7 @@ impl Incoming {
     /// it. A pipe ends with the program behind it.
     pub fn hang_up(&self) {
         if let In::Wire(reader) = &self.from {
-            // It fails harmlessly where it is no socket.
+            // It fails harmlessly if it isn't a socket.
             let _ = rustix::net::shutdown(&reader.get_ref().0, rustix::net::Shutdown::Both);
         }
     }
@@ -275,7 +275,7 @@ impl Incoming {
     }
 }
 
-/// Something was said that has no place here.
+/// A message that is unexpected here.
 pub(crate) fn unexpected(frame: &Frame) -> Error {
     let text: String = format!("{frame:?}").chars().take(80).collect();
     Error::Remote(format!("something unexpected was said: {text}"))

@@ -3,15 +3,15 @@ use crate::chain::{BLOCK, Chain};
 use std::io::{self, Read};
 use std::sync::{Mutex, PoisonError};
 
-/// One thing said. On the wire: a byte for its kind, four for its length
-/// (little endian), and so many bytes.
+/// One message. On the wire: a byte for its kind, four for its length (little endian), and that
+/// many bytes.
 #[derive(Debug)]
 pub enum Frame {
     /// Something about the work.
     Message(Message),
     /// A stream's next block.
     Data(Block),
-    /// So many blocks of the stream are carried out.
+    /// This many blocks of the stream were applied.
     Ack(u64),
     /// Still here.
     Ping,
@@ -22,14 +22,14 @@ pub enum Frame {
 pub struct Block {
     /// Its bytes.
     pub bytes: Vec<u8>,
-    /// The chain over all up to this, by who sent it. It doesn't go over a wire: there both ends
-    /// hash, so that they notice when they don't have the same; two threads of one process needn't.
+    /// The chain over everything up to this, from the sender. It isn't sent over a wire: there both
+    /// ends hash, so that they notice differences; two threads of one process needn't.
     pub chain: Option<Chain>,
 }
 
-/// Memory of blocks that are done with: memory from the system costs as much as a copy.
+/// Memory of blocks no longer in use: memory from the system costs as much as a copy.
 static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-/// No more are underway between two threads.
+/// No more are in flight between two threads.
 const SPARES: usize = 16;
 
 impl Block {
@@ -51,16 +51,16 @@ impl Drop for Block {
     }
 }
 
-/// No frame is longer; who says more is wrong.
+/// No frame is longer; more is an error.
 pub const LONGEST: usize = 1 << 20;
 
-/// Why bytes are no frame.
+/// Why bytes aren't a frame.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     /// The other end is gone.
     #[error("{0}")]
     Gone(#[from] io::Error),
-    /// What came isn't ours: another program's output, or another version.
+    /// The data isn't ours: another program's output, or another version.
     #[error("unexpected output instead of Braid's protocol: {0}")]
     Strange(String),
 }

@@ -15,20 +15,20 @@ pub const PROTOCOL: u32 = 3;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Message {
-    /// First word of who started the other end: what it shall do.
+    /// First message of the end that started the other: what to do.
     Open(Open),
-    /// The sink's first word.
+    /// The sink's first message.
     Inventory(Inventory),
     /// The source will send this snapshot.
     Begin(Begin),
-    /// The sink has so many blocks of it, with this hash.
+    /// The sink has this many blocks of it, with this hash.
     Ready {
         /// Whole blocks that needn't be sent again.
         blocks: u64,
         /// The chain over these.
         chain: [u8; 32],
     },
-    /// The source's stream doesn't begin as the sink's did: from the start.
+    /// The source's stream doesn't begin as the sink's did: start over.
     Restart,
     /// The stream is complete.
     End {
@@ -49,7 +49,7 @@ pub enum Message {
     OldSystem(Box<OldSystem>),
     /// The source (or a manifest) has no more.
     Bye,
-    /// Why it can't go on. With `passing`, trying again may help.
+    /// Why it can't continue. With `passing`, trying again may help.
     Failed {
         /// For the user.
         why: String,
@@ -58,14 +58,14 @@ pub enum Message {
     },
 }
 
-/// What the other end shall do.
+/// What the other end should do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Open {
     /// [`PROTOCOL`]
     pub protocol: u32,
     /// The work.
     pub work: Work,
-    /// Who wants it, where that is to be remembered.
+    /// Who wants it, if that is to be recorded.
     #[serde(default)]
     pub order: Option<Order>,
 }
@@ -83,15 +83,15 @@ pub enum Work {
     Source {
         /// Which.
         selection: Selection,
-        /// At most so many bytes a second.
+        /// Maximum bytes per second.
         limit: Option<u64>,
     },
-    /// Tell each file below a folder.
+    /// List each file below a folder.
     Manifest {
         /// Which.
         folder: ExactPath,
     },
-    /// Tell the stored streams in a folder, which may have none.
+    /// List the stored streams in a folder, which may have none.
     Stored {
         /// Which.
         folder: ExactPath,
@@ -107,9 +107,9 @@ pub enum Work {
 pub struct Selection {
     /// A snapshot, or a folder with snapshots.
     pub path: ExactPath,
-    /// Of each subvolume only its newest.
+    /// Only the newest of each subvolume.
     pub newest: bool,
-    /// All is sent to a place that had replicas of these and has none any more.
+    /// Everything is sent to a place that had replicas of these but has none any more.
     #[serde(default)]
     pub anew: bool,
 }
@@ -117,15 +117,15 @@ pub struct Selection {
 /// What a sink has.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Inventory {
-    /// Host, filesystem and folder: by this the source remembers the replica.
+    /// Host, filesystem and folder: the source remembers the replica by this.
     pub place: String,
     /// The read-only subvolumes in the folder.
     pub present: Vec<Present>,
     /// A replica that was begun.
     pub unfinished: Option<Unfinished>,
-    /// The best kind of stream that can be carried out there.
+    /// The best kind of stream that can be applied there.
     pub accepts: SendKind,
-    /// Of those present, the ones that shall be nobody's parent any more.
+    /// Those present that must not become parents any more.
     #[serde(default)]
     pub not_to_build_on: Vec<Uuid>,
 }

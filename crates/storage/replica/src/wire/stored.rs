@@ -9,11 +9,11 @@ pub struct Entry {
     pub begin: Begin,
     /// How long the file is.
     pub bytes: u64,
-    /// BLAKE3 of the file, as b3sum(1) says it.
+    /// BLAKE3 of the file, as b3sum(1) prints it.
     pub blake3: String,
 }
 
-/// A stored stream, and what its file holds now.
+/// A stored stream, and the state of its file now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StoredNow {
     /// As its manifest has it.
