@@ -7,13 +7,13 @@ use braid_units::Time;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-/// From an announced route until the router next to us sends by it: BGP's update, and that
-/// router's kernel (14 ms in `docs/measurements/fleet.md`, with six homes at once).
-const SETTLES: Duration = Duration::from_millis(40);
-/// Whatever becomes of the route: senders' own timers are longer (RFC 6298: a second; Linux:
-/// 200 ms).
-const LONGEST: Duration = Duration::from_millis(150);
-/// Of one home. What 50 Mbit/s are in that time.
+/// From an announced route until the router next to us sends by it. FRR's bgpd gathers updates for
+/// 50 ms and its zebra routes for 10 (`docs/measurements/fleet.md` has a trace); BIRD does neither.
+const SETTLES: Duration = Duration::from_millis(80);
+/// Whatever becomes of the route. A debug build announces the last of eight homes after 50 ms. Not
+/// longer than senders' own timers (Linux: 200 ms; RFC 6298: a second).
+const LONGEST: Duration = Duration::from_millis(200);
+/// Of one home. What 40 Mbit/s are in that time.
 const MOST_BYTES: usize = 1 << 20;
 
 /// Homes whose packets wait.
