@@ -1,5 +1,5 @@
-//! Small files, whole: written so that they are either as they were or wholly new, also after a
-//! power cut or on a full disk; read within a bound.
+//! Small files, written atomically (either old or completely new, even after a power cut or on a
+//! full disk) and read with a size limit.
 
 #![forbid(unsafe_code)]
 
@@ -25,9 +25,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The owner stays, and the mode if none is given; a symbolic link stays and its
 /// target is replaced. It is on disk when this returns.
 ///
-/// # Errors
-/// What the system says; `TimedOut` when another program writes it all the time. The file
-/// is then as it was.
+/// # Errors What the system says; `TimedOut` when another program keeps writing it. Then the file
+/// is as it was.
 pub fn replace(path: &Path, contents: &[u8], mode: Option<u32>) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(contents)).map(drop)
 }
@@ -73,7 +72,7 @@ fn replace_name(
         write(file)?;
         if let Some(old) = &old {
             let new = file.metadata()?;
-            // A confined program may not even ask for the owner that it has.
+            // A confined program may not even set the owner that it already has.
             if (new.uid(), new.gid()) != (old.uid(), old.gid()) {
                 fchown(&*file, Some(old.uid()), Some(old.gid()))?;
             }
@@ -156,8 +155,8 @@ fn open_alone(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Keeps a file to the caller for as long as what this gives lives: another one that asks for it
-/// waits. Who replaces it meanwhile by [`replace_with`] keeps it by the file that that gives.
+/// Locks a file for the caller as long as the returned value lives: others that ask for it wait. If
+/// it is replaced meanwhile by [`replace_with`], the file returned there holds the lock.
 ///
 /// # Errors
 /// What the system says; `TimedOut` when another program keeps it all the time.

@@ -1,4 +1,4 @@
-//! Small files, read whole: never more of a wrong one than the right one could have.
+//! Small files, read completely: of a wrong one never more than a right one could have.
 
 use std::fs::File;
 use std::io::{self, Read};

@@ -1,11 +1,10 @@
 //! Multipath TCP (RFC 8684) for programs that know nothing of it: a proxy at each
 //! end of the links.
 //!
-//! At home nftables redirects TCP connections here ([`Rules`]), and each goes on
-//! as a connection of the kernel's MPTCP to the proxy at the other end, which is
-//! told where to go and goes on by plain TCP. So neither client nor server is
-//! changed. Where there is no proxy at the other end, the connection goes to the
-//! server itself, by MPTCP if that speaks it and else by TCP.
+//! At home nftables redirects TCP connections here ([`Rules`]), and each goes on as a connection of
+//! the kernel's MPTCP to the proxy at the other end, which is told the destination and connects
+//! there by plain TCP. So neither client nor server is changed. If there is no proxy at the other
+//! end, the connection goes to the server itself, by MPTCP if it speaks that and otherwise by TCP.
 //!
 //! Without the far proxy's help this isn't possible: a connection that is only
 //! redirected there loses its subflows, since the kernel takes them on the
@@ -49,7 +48,7 @@ pub struct Home {
     pub mark: u32,
 }
 
-/// Whom the proxy at the other end serves: it would take anybody anywhere else.
+/// Whom the proxy at the other end serves: otherwise it would take anybody anywhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Addresses that homes come from; from others nothing is taken.

@@ -30,7 +30,8 @@ pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
     })
 }
 
-/// Resets a connection on which nobody waits: the other side doesn't take it for ended.
+/// Resets a connection on which nobody waits, so that the other side doesn't take it for closed in
+/// order.
 pub(crate) fn abort(socket: &Socket) {
     // As connect(2) says, this ends a connection; by tcp(7) with a reset, in MPTCP by a fast close.
     let _ = rustix::net::connect_unspec(socket);

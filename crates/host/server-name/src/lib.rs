@@ -1,6 +1,6 @@
-//! Which server's name the first packets of a connection ask for: TLS (RFC 8446) and QUIC
-//! (RFC 9000, 9001, 9369). Pure: packets come as somebody saw them go by, in whatever order, cut
-//! off or made up.
+//! Which server's name the first packets of a connection ask for: TLS (RFC 8446) and QUIC (RFC
+//! 9000, 9001, 9369). Pure: packets are given as observed in passing, in any order, possibly
+//! truncated or forged.
 
 #![forbid(unsafe_code)]
 

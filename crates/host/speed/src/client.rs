@@ -41,9 +41,9 @@ pub enum MeasureError {
     Broken(String),
 }
 
-/// Who doesn't answer for so long isn't there.
+/// A server that doesn't answer for this long isn't there.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// TCP finds the rate meanwhile: this part of the time isn't counted.
+/// This part of the time isn't counted: TCP is still finding the rate.
 const WARM: u32 = 5;
 /// Sent and read at once, bytes.
 const PIECE: usize = 64 * 1024;

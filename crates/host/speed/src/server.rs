@@ -19,15 +19,15 @@ pub struct Server {
 
 /// Connections at once; a measurement takes five.
 const MOST: usize = 16;
-/// Who says nothing for so long is gone.
+/// A client silent for this long is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often it is looked whether to end.
+/// How often it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
 /// Sent and read at once, bytes.
 const PIECE: usize = 64 * 1024;
 
 impl Server {
-    /// Listens at these addresses for whoever calls from `homes`; others are hung up on.
+    /// Listens at these addresses for clients from `homes`; connections from others are closed.
     ///
     /// # Errors
     /// When a thread can't be started, or it can listen at none of the addresses.
@@ -86,7 +86,7 @@ impl Door {
                 Ok((stream, from)) if self.is_home(from.ip()) => self.let_in(stream),
                 // A stranger: hung up on.
                 Ok(_) => {}
-                // Nobody calls, or there is no descriptor for who does.
+                // Nobody connects, or there is no file descriptor left for the connection.
                 Err(_) => std::thread::sleep(LOOK),
             }
         }
@@ -104,7 +104,7 @@ impl Door {
         let (open, stop) = (self.open.clone(), self.stop.clone());
         let thread = std::thread::Builder::new().name("braid-speed".into());
         let started = thread.spawn(move || {
-            // Who hangs up in the midst has what he wanted.
+            // A client that hangs up early has what it wanted.
             let _ = serve(stream, &stop);
             open.fetch_sub(1, Ordering::Relaxed);
         });

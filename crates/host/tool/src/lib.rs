@@ -1,5 +1,5 @@
-//! Other programs that do something and end: with a deadline, since whoever waits
-//! for one does nothing else.
+//! Running other programs to their end, with a deadline, since the caller does nothing else
+//! meanwhile.
 
 #![forbid(unsafe_code)]
 

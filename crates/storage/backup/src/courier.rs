@@ -1,5 +1,6 @@
-//! Carries a repository's files to and from a target that fails now and then: tries again, checks
-//! what comes, sends several packs at a time, and lets nothing name a pack before that is there.
+//! Transfers a repository's files to and from a target that fails now and then: retries, checks
+//! what arrives, sends several packs at a time, and lets nothing refer to a pack before it is
+//! there.
 
 use crate::Error;
 use crate::store::{self, Name, Store, StoreError};
@@ -23,18 +24,20 @@ use std::time::{Duration, Instant};
 pub struct Delivery {
     /// Files, with their sizes.
     pub(crate) written: Vec<(FileType, Id, u32)>,
-    /// How often something was tried again.
+    /// How often something was retried.
     pub retries: u64,
 }
 
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-/// So often it is looked whether it is to end.
+/// How often it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(100);
-/// What is being sent when it is to end may arrive; who waits for a prompt waits no longer.
+/// How long files being sent may take to arrive when it is to stop: a user at a prompt waits no
+/// longer.
 const GRACE: Duration = Duration::from_secs(2);
-/// What comes damaged may have been damaged on the way; what does so again wasn't.
+/// A file that arrives damaged may have been damaged in transit; one that does so repeatedly
+/// wasn't.
 const DAMAGED_TRIES: u32 = 3;
-/// A list may tell of a file before another server has it.
+/// A list may name a file before another server has it.
 const ABSENT_TRIES: u32 = 3;
 
 #[derive(Clone)]
@@ -59,7 +62,7 @@ struct State {
     /// The last file that couldn't be read, and why.
     unreadable: Option<String>,
     delivery: Delivery,
-    /// The packs there are, where somebody has just listed them.
+    /// The existing packs, if they have just been listed.
     listed: Option<Vec<(Id, u32)>>,
 }
 
@@ -84,7 +87,7 @@ impl Courier {
         }))
     }
 
-    /// Why nothing goes any more.
+    /// Why nothing works any more.
     pub(crate) fn failure(&self) -> Option<Error> {
         if self.0.is_to_end() {
             return Some(Error::Interrupted);
@@ -93,18 +96,18 @@ impl Courier {
         Some(Error::Target { target: self.0.place.clone(), what: failed.to_string() })
     }
 
-    /// Whether it makes no sense to go on.
+    /// Whether there is no point in continuing.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.is_to_end() || self.0.lock().failed.is_some()
     }
 
-    /// Why the library gave up, as far as the target has a part in it; else as the library says it.
+    /// Why the library gave up: the target's error if there is one, else the library's.
     pub(crate) fn error_of(&self, said: String) -> Error {
         let unreadable = self.0.lock().unreadable.take();
         self.failure().unwrap_or_else(|| unreadable.map_or(Error::Format(said), Error::Damaged))
     }
 
-    /// What went, until now.
+    /// What has been sent so far.
     pub(crate) fn delivery(&self) -> Delivery {
         self.0.lock().delivery.clone()
     }
@@ -119,8 +122,8 @@ impl Courier {
         let _ = self.0.store.tidy();
     }
 
-    /// Looks whether all that was written since `before` is there: listed with its size, and what
-    /// names the rest also as it was sent.
+    /// Checks that everything written since `before` is there: listed with its size, and for files
+    /// that name others, with unchanged contents.
     pub(crate) fn look_again(&self, before: usize) -> Result<(), Error> {
         self.0.wait().map_err(|error| self.target_error(&error))?;
         let written = self.delivery().written;
@@ -135,7 +138,7 @@ impl Courier {
             for (_, id, size) in expected {
                 let name = Name::new(kind, id);
                 let there = listed.get(id) == Some(size);
-                // Index and snapshot tell where all else is; a list may be behind.
+                // Index and snapshot say where everything else is; a list may be out of date.
                 if !there || kind != FileType::Pack {
                     let came = self.0.read(&name, None).map_err(|error| {
                         let what = format!("{} was sent and can't be read: {error}", name.path());
@@ -160,7 +163,7 @@ impl Courier {
         }
     }
 
-    /// A part of a file; nothing where it isn't there, or can't be read there.
+    /// A part of a file; `None` if it isn't there, or can't be read there.
     pub(crate) fn part(&self, name: &Name, part: Range<u64>) -> Result<Option<Bytes>, Error> {
         match self.0.persist("reading", || self.0.store.read(name, Some(part.clone()))) {
             Ok(came) => {
@@ -195,7 +198,7 @@ impl Courier {
         can.map_err(|error| self.target_error(&error))
     }
 
-    /// Nobody deletes them before then; each with the end of its lock, as `each` is told.
+    /// Locks them against deletion until then; `each` is called with the end of each lock.
     pub(crate) fn lock(
         &self,
         names: &[Name],
@@ -208,7 +211,7 @@ impl Courier {
             while let Some(name) = names.get(next.fetch_add(1, Ordering::Relaxed)) {
                 match self.0.persist("locking", || self.0.store.lock(name, until)) {
                     Ok(end) => each(name, end),
-                    // Others are there, and want to be locked.
+                    // Others exist and need to be locked.
                     Err(StoreError::Absent) => {
                         *absent.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) =
                             Some(*name);
@@ -255,7 +258,7 @@ impl Inner {
         self.target_options.stop.load(Ordering::Relaxed)
     }
 
-    /// Until something has changed, or it is time to look again.
+    /// Waits until something has changed, or it is time to check again.
     fn await_change<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let waited = self.changed.wait_timeout(state, LOOK);
         waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0
@@ -276,7 +279,7 @@ impl Inner {
         format!("{}: {}", self.place, name.path())
     }
 
-    /// Until all that is under way is there.
+    /// Waits until everything in flight has arrived.
     fn wait(&self) -> Result<(), StoreError> {
         let mut state = self.lock();
         let mut asked_to_end = None;
@@ -294,7 +297,7 @@ impl Inner {
         self.target_options.is_known || self.lock().was_reached
     }
 
-    /// Again and again, until it goes well or no more.
+    /// Retries until it succeeds or can't any more.
     fn persist<T>(
         &self,
         what: &str,
@@ -351,7 +354,7 @@ impl Inner {
         self.persist("listing", || self.store.list(kind))
     }
 
-    /// Of all but the config the name tells what is in it.
+    /// Except for the config, the name is the digest of the contents.
     fn read(&self, name: &Name, part: Option<&Range<u64>>) -> Result<Bytes, StoreError> {
         let mut tries = 1;
         loop {
@@ -406,7 +409,8 @@ impl Inner {
     }
 }
 
-/// A pack that is being sent, however that ends: nobody waits for one that isn't any more.
+/// A pack being sent. Dropped however that ends, so that nobody waits for one that is no longer
+/// being sent.
 struct UnderWay(Arc<Inner>);
 
 impl Drop for UnderWay {
@@ -414,7 +418,7 @@ impl Drop for UnderWay {
         let mut state = self.0.lock();
         state.under_way = state.under_way.saturating_sub(1);
         if thread::panicking() {
-            // No index shall name what isn't there.
+            // No index may name what isn't there.
             let text = "braid broke while it was sending: see the log".to_owned();
             state.failed.get_or_insert(StoreError::Final(text));
         }

@@ -1,6 +1,6 @@
-//! A restore on trial: some files, chosen by chance, come back to a folder, and are compared with
-//! their originals where those haven't changed since. What is backed up from several places is
-//! tried of each in turn.
+//! A test restore: some files, chosen at random, are restored to a folder, and compared with their
+//! originals if those haven't changed since. With backups from several places, each is tried in
+//! turn.
 
 use crate::Error;
 use crate::heard;
@@ -29,7 +29,7 @@ pub struct Drill<'a> {
     pub files: usize,
 }
 
-/// What has become of it.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Drilled {
     /// Of which backups.
@@ -40,11 +40,11 @@ pub struct Drilled {
     pub bytes: u64,
     /// Of them compared with originals that hadn't changed.
     pub compared: u64,
-    /// What came back otherwise, or not at all.
+    /// Files that differed, or weren't restored at all.
     pub wrong: Vec<String>,
 }
 
-/// What came back of one backup.
+/// What was restored from one backup.
 #[derive(Clone, Debug, Serialize)]
 pub struct DrilledBackup {
     /// Its id.
@@ -73,7 +73,7 @@ impl Drill<'_> {
     pub fn run(&self) -> Result<Drilled, Error> {
         let _heard = heard::listen();
         let vault = self.vault;
-        // What lies in a cache says nothing of what is at the target.
+        // A cache says nothing about what is at the target.
         let repository = vault.told(vault.repository(false)?.to_indexed())?;
         let mut files = vec![];
         let mut backups = vec![];
@@ -126,7 +126,7 @@ impl Drill<'_> {
         Ok(drilled)
     }
 
-    /// In an order that chance makes; with their full paths.
+    /// In random order, with their full paths.
     fn files_of<S: IndexedFull>(
         &self,
         repository: &Repository<S>,
@@ -180,7 +180,7 @@ fn in_turn<T>(lists: Vec<Vec<T>>) -> Vec<T> {
     }
 }
 
-/// Nothing where it is another by now, or changes while it is read.
+/// `None` if it has changed since, or changes while it is read.
 fn digest_of_unchanged(original: &Path, node: &Node) -> Option<[u8; 32]> {
     let is_same = || {
         let about = fs::symlink_metadata(original).ok()?;

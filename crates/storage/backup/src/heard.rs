@@ -1,5 +1,5 @@
-//! What `rustic_core` only tells its log: files that it left out, attributes that it couldn't set.
-//! Without these a backup or a restore would be taken for whole that isn't.
+//! What `rustic_core` only logs: files that it left out, attributes that it couldn't set. Without
+//! these an incomplete backup or restore would be taken for complete.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::sync::{Mutex, MutexGuard, Once};
@@ -10,7 +10,7 @@ static SET: Once = Once::new();
 
 struct Ear;
 
-/// More would only fill the memory; the count goes on.
+/// More would only fill memory; counting continues.
 const MOST: usize = 100_000;
 
 impl Log for Ear {
@@ -31,14 +31,14 @@ impl Log for Ear {
     fn flush(&self) {}
 }
 
-/// While this lives what is said is heard; one at a time in a program.
+/// While this exists, log lines are collected; only one at a time per program.
 pub(crate) struct Listening(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
 /// Begins to listen.
 pub(crate) fn listen() -> Listening {
     let alone = lock(&ONE_AT_A_TIME);
     SET.call_once(|| {
-        // A program that has a log of its own is heard by that.
+        // A program with its own logger collects them itself.
         if log::set_logger(&Ear).is_ok() {
             log::set_max_level(LevelFilter::Warn);
         }

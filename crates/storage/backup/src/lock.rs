@@ -25,14 +25,14 @@ pub struct LockPlan {
     /// Those of them that aren't locked until `least`.
     short: Vec<Name>,
     least: Timestamp,
-    /// What will have become of it.
+    /// The expected result.
     pub would_be: Locked,
 }
 
-/// What has become of it.
+/// The result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Locked {
-    /// All are locked at least for so many days.
+    /// All are locked for at least this many days.
     pub days: u32,
     /// How many files the backups there need.
     pub files: usize,
@@ -103,7 +103,7 @@ impl Vault {
         Ok(names.into_iter().map(|name| (name.path(), name)).collect())
     }
 
-    /// What was written since the target was opened got its lock on the way.
+    /// What was written since the target was opened was locked when written.
     fn take_in_written(&self, span: LockSpan, ends: &mut Ends) {
         if self.target_options().lock != Some(span) {
             return;

@@ -1,7 +1,7 @@
-//! The backup before, by which a new one knows what hasn't changed.
+//! The previous backup, which shows a new one what hasn't changed.
 //!
-//! The library takes a folder whose list comes out as it was for one whose list is there. Where the
-//! target has lost that list, though not that of the folder above it, the new backup would lack it.
+//! The library assumes that an unchanged folder's list is there. If the target has lost that list,
+//! but not that of the folder above it, the new backup would lack it.
 
 use crate::Error;
 use crate::vault::{Vault, paths_of};

@@ -1,4 +1,4 @@
-//! `rustic_core` panics where a restore can't go on: a disk that is full, a server that is gone.
+//! `rustic_core` panics when a restore can't continue: a full disk, a server that is gone.
 
 use std::any::Any;
 use std::panic::{self, AssertUnwindSafe};

@@ -1,5 +1,5 @@
-//! A restore from a target that has lost or damaged something: what can come does, and what can't
-//! is named, and not left behind in part.
+//! A restore from a target that has lost or damaged something: what can be restored is, and what
+//! can't is named and not left behind in part.
 
 use crate::Error;
 use crate::quiet::caught;
@@ -28,7 +28,7 @@ pub(crate) struct Salvage<'a, S> {
 type Group = Vec<(PathBuf, Node)>;
 
 impl<S: IndexedFull> Salvage<'_, S> {
-    /// Brings what of `nodes` can come; gives the paths of what can't.
+    /// Restores those of `nodes` that it can; returns the paths of the others.
     ///
     /// # Errors
     /// That with which the restore failed, where it isn't for what the target has lost: the target

@@ -2,7 +2,7 @@ use braid_units::Rate;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Keeps what all connections carry together below a rate.
+/// Limits the total rate of all connections.
 pub(crate) struct Throttle {
     rate: Option<Rate>,
     /// When all that passed so far is paid for.

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-/// So many are named; the rest is counted.
+/// How many are named; the rest is only counted.
 const EXAMPLES: usize = 20;
 /// Deeper than any system lets a path be (`PATH_MAX`, of two bytes a folder).
 const DEEPEST: usize = 2048;
@@ -19,7 +19,7 @@ const DEEPEST: usize = 2048;
 pub struct Lack {
     /// Files that lack a part, or all.
     pub lost_files: u64,
-    /// Folders of which it isn't known any more what was in them.
+    /// Folders whose contents are no longer known.
     pub lost_folders: u64,
     /// Some of both.
     pub examples: Vec<Example>,

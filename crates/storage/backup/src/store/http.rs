@@ -1,5 +1,5 @@
-//! HTTP as S3 and REST servers need it: what an answer's status means, bodies that are whole or an
-//! error, times after which nobody answers any more.
+//! HTTP for S3 and REST servers: the meaning of a status, bodies that are complete or an error,
+//! time limits.
 
 use super::StoreError;
 use crate::throttle::{PIECE, Throttle};
@@ -13,9 +13,9 @@ use ureq::{Agent, Body, SendBody};
 use url::Url;
 
 const CONNECT: Duration = Duration::from_secs(20);
-/// For an answer's head, which a server gives when it has stored all.
+/// For the head of an answer, which a server sends when it has stored everything.
 const ANSWER: Duration = Duration::from_secs(120);
-/// A body may take so long, and as much more as a slow link needs for it.
+/// A body may take this long, plus what a slow link needs for it.
 const BODY: Duration = Duration::from_secs(60);
 /// Of such a link: 128 kbit/s.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
@@ -23,7 +23,7 @@ const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
 /// a server of a stranger's doesn't fill the memory.
 const LONGER: u64 = 4;
 const LEAST_LIMIT_BYTES: u64 = 1 << 20;
-/// So much of an answer that says no is told.
+/// How much of a refusal is shown.
 const TOLD: usize = 300;
 
 pub(super) struct Http {

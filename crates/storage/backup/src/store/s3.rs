@@ -81,8 +81,8 @@ impl S3Store {
         format!("{}{}", self.prefix, name.path())
     }
 
-    /// A server may refuse since the clocks differ, or since credentials have expired: both are
-    /// mended where they can be, and then it is worth another try.
+    /// A server may refuse because clocks differ, or because credentials have expired: both are
+    /// corrected if possible, and then another attempt is worthwhile.
     fn refusal(&self, answer: &Answer) -> StoreError {
         let refusal = answer.refusal();
         let StoreError::Final(said) = &refusal else { return refusal };
@@ -92,7 +92,7 @@ impl S3Store {
         if matches!(answer.status.as_u16(), 400 | 401 | 403) && self.renew() {
             return StoreError::Passing(format!("{said}; trying the new credentials"));
         }
-        // What the server wanted to check by its digest was damaged on the way.
+        // The body didn't match its digest: it was damaged in transit.
         if said.contains("BadDigest") {
             return StoreError::Passing(said.clone());
         }
