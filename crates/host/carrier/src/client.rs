@@ -38,9 +38,9 @@ const CONNECTING: Duration = Duration::from_secs(10);
 const PROXY_AFTER: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(4);
-/// A connection that lived for so long was a good one.
+/// A connection that lived this long was a good one.
 const GOOD: Duration = Duration::from_secs(30);
-/// Other ends of one link at the most.
+/// Maximum number of peers per link.
 const MOST_GROUPS: usize = 64;
 
 /// A concentrator, by the address that the tunnel knows.

@@ -11,8 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
-/// So long the data plane may be busy with other things before what came is lost, as it
-/// is from a full receive buffer.
+/// How long the data plane may be busy otherwise before what arrived is lost, as from a full
+/// receive buffer.
 const PATIENCE: Duration = Duration::from_millis(100);
 
 /// The secret of a TLS session.

@@ -1,6 +1,6 @@
-//! What waits until a connection can send it: bounded in bytes and in time, what is oldest
-//! goes first. Beside it nothing waits but what TCP has not sent yet, of which there is
-//! little (see `socket`): a queue here would be seen by nobody as a queue of the link.
+//! What waits until a connection can send it: bounded in bytes and in time, the oldest is dropped
+//! first. Besides it only what TCP hasn't sent yet waits, which is little (see `socket`): nobody
+//! would recognise a queue here as the link's.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 /// Some 80 ms of 50 Mbit/s.
 const MOST: usize = 512 << 10;
-/// What has waited for so long is late: the tunnel's own repair is quicker.
+/// What has waited this long is too late: the tunnel's own repair is quicker.
 const LONGEST: Duration = Duration::from_millis(250);
 
 /// A batch that waits.

@@ -2,21 +2,21 @@
 //! seen when it passes; others beside it while it doesn't pass, or hardly. Each open transport
 //! is a path of its own in the tunnel, which finds out by itself what it carries.
 //!
-//! Pure: it is told how the paths are, and when.
+//! Pure: it is given the paths' state and the time.
 
 use std::time::{Duration, Instant};
 
-/// UDP may be silent for so long: a radio link's pause, or a slow link's first answer.
+/// UDP may be silent for this long: a radio link's pause, or a slow link's first answer.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// So much longer for UDP on another port, which is cheaper than TCP, when both are tried.
+/// Head start, when both are tried, for UDP on another port, which is cheaper than TCP.
 const CHEAPER: Duration = Duration::from_millis(1000);
-/// UDP must have passed for so long until the others are closed; after a relapse twice as
-/// long, so that a link whose UDP comes and goes keeps what works.
+/// UDP must have passed for this long before the others are closed; after a relapse twice as long,
+/// so that a link whose UDP comes and goes keeps what works.
 const HOLD: Duration = Duration::from_secs(6);
 const HOLD_MOST: Duration = Duration::from_secs(24);
-/// Who closed the others so short ago closed them too soon.
+/// If the others were closed less than this ago, that was too soon.
 const RELAPSE: Duration = Duration::from_secs(120);
-/// What is found instead of UDP may be silent for so long.
+/// The replacement for UDP may be silent for this long.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// Losses are counted over this.
@@ -26,7 +26,7 @@ const LEAST_SENT: u64 = 16;
 /// A larger share lost is a policer's doing, or a link's that is useless anyhow: links with
 /// random losses have a few per cent.
 const SHAPED: f64 = 0.25;
-/// Another transport is tried for so long beside shaped UDP...
+/// Another transport is tried for this long beside shaped UDP...
 const TRIAL: Duration = Duration::from_secs(6);
 /// ...and stays if by then it carries so many times what UDP does. Else the link is as slow
 /// as that, and the next trial comes after a while.
@@ -179,7 +179,7 @@ impl Selector {
             let trial = Trial { began: now, udp, other, passed: false };
             State::Found { transport, silent: None, shaped: shaped.then_some(trial) }
         };
-        // Who shapes UDP shapes it on any port, more often than not.
+        // A network that shapes UDP mostly does so on any port.
         if seen.other_port.works && !shaped {
             return found(Transport::OtherPort, seen.other_port);
         }

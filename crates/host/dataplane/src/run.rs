@@ -84,7 +84,7 @@ struct Leaving {
     _done: Arc<AllDone>,
 }
 
-/// How often it's looked at whether all has arrived.
+/// How often it checks whether everything has arrived.
 const LEAVING: Duration = Duration::from_millis(2);
 
 impl DataPlane {
@@ -216,7 +216,7 @@ impl DataPlane {
         self.unwatched = Unwatched::default();
     }
 
-    /// Lets the processors sleep deep or not, as packets have come of late.
+    /// Lets the processors sleep deeply or not, depending on recent packets.
     fn stay_awake(&mut self, packets: bool) {
         let Some((latency, wakefulness)) = &mut self.wake_latency else { return };
         let now = self.clock.now();

@@ -6,7 +6,7 @@ use crate::group::{Group, Trouble};
 use crate::numbers::LINKS_MAX;
 
 impl Group {
-    /// Everything that can't be, whatever the links do just now.
+    /// Everything that is impossible, whatever the links' current state.
     pub fn check(&self) -> Vec<Trouble> {
         let mut found = Vec::new();
         if self.links.is_empty() {

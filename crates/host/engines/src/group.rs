@@ -52,7 +52,7 @@ pub struct GroupLink {
     pub weight: NonZeroU8,
     /// Used only when no other link works.
     pub standby: bool,
-    /// Known not to pass traffic just now: no flow takes it, unless all are so.
+    /// Known not to pass traffic at the moment: no flow takes it, unless this holds for all.
     pub silent: bool,
     /// The other end's Ethernet address, for PPPoE without discovery.
     pub peer_mac: Option<MacAddress>,

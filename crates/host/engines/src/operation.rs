@@ -145,7 +145,7 @@ pub enum Operation {
         device: Device,
         /// Subflows are opened from it.
         subflow: bool,
-        /// It is told to the other end.
+        /// It is announced to the other end.
         signal: bool,
         /// Used only when nothing else works.
         backup: bool,

@@ -12,7 +12,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::time::Duration;
 
-/// Who has a name, has it until this is dropped.
+/// Holds a name until this is dropped.
 #[derive(Debug)]
 pub struct Claim {
     listener: Option<UnixListener>,
@@ -30,8 +30,8 @@ const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Claim {
-    /// Takes the name, or says who has it. One that somebody of less rights holds is no
-    /// reason to wait: it is taken without being held then.
+    /// Takes the name, or says who has it. A name held by somebody with fewer rights is no reason
+    /// to wait: then it is used without being held.
     ///
     /// # Errors
     /// Those of socket(2) and bind(2).
@@ -55,7 +55,7 @@ impl Claim {
         Ok(Ok(Claim { listener: None }))
     }
 
-    /// Who has the name, if somebody has.
+    /// The holder of the name, if there is one.
     ///
     /// # Errors
     /// Those of socket(2) and connect(2).
@@ -97,7 +97,7 @@ impl Holder {
 enum Seen {
     /// This user's or root's.
     Trusted(Holder),
-    /// Any user may take a name that is free: one of his is no daemon of ours.
+    /// Any user may take a free name: a process of theirs isn't a daemon of ours.
     Other,
     Nobody,
 }

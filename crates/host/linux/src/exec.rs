@@ -1,5 +1,5 @@
-//! This process goes on as another program (execve(2)): with the same number, children and
-//! rights, and with the descriptors that it hands on.
+//! Replaces this process by another program (execve(2)): with the same process id, children and
+//! rights, and with the descriptors that it passes on.
 
 use crate::sys;
 use std::ffi::{CString, OsStr, OsString};

@@ -100,10 +100,9 @@ impl UndoJournal {
         std::mem::take(&mut self.restored)
     }
 
-    /// Makes the host as desired: takes back what is no longer wanted, sets
-    /// what is missing (also what the kernel dropped, as it does with routes
-    /// of an interface that went down). What is so already by somebody else's
-    /// hand stays theirs.
+    /// Brings the host to the desired state: undoes what is no longer wanted, sets what is missing
+    /// (including what the kernel dropped, such as routes of an interface that went down). What
+    /// somebody else has already set stays theirs.
     ///
     /// Returns what could not be done; it is tried again at the next call. A full
     /// disk keeps nothing from being set: see [`UndoJournal::trouble`].

@@ -59,14 +59,14 @@ pub struct Firewall {
     pub inbound: Option<Inbound>,
     /// Which connections take another way than the rest.
     pub ruled: Option<Ruled>,
-    /// Who is asked for names, whoever was meant.
+    /// Where DNS queries are redirected, whatever server they were for.
     pub forwarder: Option<NameForwarder>,
     /// Questions to name servers that go to others.
     pub diversions: Vec<Diversion>,
 }
 
-/// Notes in a connection's mark by which link it came in, and marks the answers with it,
-/// for routing rules. All other bits of either mark stay as they are.
+/// Stores in a connection's mark over which link it came in, and marks the answers with it, for
+/// routing rules. All other bits of either mark stay as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbound {
     /// The bits of marks that are used.
@@ -77,7 +77,7 @@ pub struct Inbound {
     pub own: Vec<u32>,
 }
 
-/// A link by which connections come in.
+/// A link over which connections come in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InboundLink {
     /// Its number.

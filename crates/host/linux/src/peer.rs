@@ -1,4 +1,5 @@
-//! Who is at the other end of a Unix socket, as the kernel saw it connect: unix(7).
+//! The process at the other end of a Unix socket, as recorded by the kernel when it connected:
+//! unix(7).
 
 use crate::sys;
 use rustix::process::geteuid;

@@ -38,7 +38,7 @@ pub struct Event {
     pub writable: bool,
 }
 
-/// Watches descriptors, level-triggered: what is not drained is told again.
+/// Watches descriptors, level-triggered: what isn't drained is reported again.
 pub struct Poller {
     epoll: OwnedFd,
     events: [libc::epoll_event; BATCH],

@@ -43,7 +43,7 @@ pub struct LinkBind {
     pub family: Family,
 }
 
-/// Another port of whom a socket speaks to, of which the socket's user need not know.
+/// Another port of a socket's peer, which the socket's user needn't know about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInstead {
     /// As its user names it.

@@ -1,5 +1,5 @@
-//! Who serves a home is written down by the concentrator that the home says it is; of two that say
-//! so the one with the later word of the home is right. Pure.
+//! Who serves a home is recorded by the concentrator that the home names; of two that claim it, the
+//! one with the home's later statement is right. Pure.
 
 use crate::records::Served;
 use crate::store::Expected;

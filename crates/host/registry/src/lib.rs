@@ -25,7 +25,7 @@ pub use store::{Entry, Expected, Life, Store, StoreError, Written};
 
 use std::time::Duration;
 
-/// What a concentrator writes for as long as it lives is gone so long after it fell silent.
+/// Records bound to a concentrator's lifetime disappear this long after it falls silent.
 pub const LEASE: Duration = Duration::from_secs(10);
 /// How often it says that it lives: two may be lost.
 pub const RENEW_EVERY: Duration = Duration::from_secs(3);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
-/// A concentrator as it is just now.
+/// A concentrator's current state.
 #[derive(Clone, Debug, Default)]
 pub struct Own {
     /// Its name in the fleet.
@@ -110,7 +110,7 @@ impl Member {
         Ok(Known { ranks, referrals: referrals.collect(), yields, troubles, fleet })
     }
 
-    /// Load changes all the time, and is told as often as the lease is renewed.
+    /// Load changes all the time, and is published whenever the lease is renewed.
     fn say_alive(
         &mut self,
         changes: &mut Changes<'_>,

@@ -83,8 +83,8 @@ struct HomePlacement {
 
 impl Places {
     /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
-    /// its place in the home's order. Where others were gone more may have come at once than there
-    /// is room for: of so many it is told that it is full, first of those that are for others.
+    /// its place in the home's order. When others were gone, more homes may have come at once than
+    /// there is room for: the excess is told that it is full, guests first.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,

@@ -8,8 +8,7 @@
 //! dynamic thresholds, 1998: however many are busy, newcomers find as much as each of them has),
 //! and goes back when it isn't used any more.
 
-/// What a direction has while it idles, or while there is no more: enough for a packet or some
-/// to be taken.
+/// What a direction has while idle, or when no more is left: enough to accept a few packets.
 const IDLE: u64 = 16 << 10;
 /// What it has as soon as there is something to move: the first flight of 64 segments between
 /// the ends has room.

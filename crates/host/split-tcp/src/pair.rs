@@ -265,7 +265,8 @@ impl Pair {
         let idle = self.is_small();
         let [up, down] = &mut self.grants;
         if idle && (self.client_ready.read || self.onward_ready.read) {
-            // Who is asked something answers: the room is there when the answer comes.
+            // Data in one direction brings an answer in the other: the room is there when it
+            // arrives.
             let woken = [share.wake(up), share.wake(down)];
             let sized = (!woken.contains(&true)).then_some(Ok(()));
             let sized = sized.unwrap_or_else(|| {

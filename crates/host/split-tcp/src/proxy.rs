@@ -73,7 +73,7 @@ impl Proxy {
         Ok(Proxy { settings, listeners, ports })
     }
 
-    /// Serves in a thread of its own; `ended` is told when that ends without being asked to.
+    /// Serves in a thread of its own; `ended` is notified if that ends unasked.
     ///
     /// # Errors
     /// Those of epoll_create1(2), eventfd(2), and of starting threads.
@@ -137,7 +137,7 @@ impl Handle {
     pub fn stop(&mut self) {
         let _ = rustix::io::write(&*self.stop, &1u64.to_ne_bytes());
         if let Some(thread) = self.thread.take() {
-            // What it said is told by the panic's own message.
+            // The panic's own message has reported it.
             let _ = thread.join();
         }
     }
@@ -193,13 +193,13 @@ struct Serving {
     counters: Arc<Counters>,
 }
 
-/// Where a pair is kept; events of one that was there before are told by `generation`.
+/// Where a pair is kept; `generation` identifies events of an earlier one.
 #[derive(Default)]
 struct Slot {
     generation: u32,
     pair: Option<Box<Pair>>,
     has_turn: bool,
-    /// Whether it will be looked at again though nothing happens.
+    /// Whether it will be checked again even if nothing happens.
     is_delivering: bool,
 }
 

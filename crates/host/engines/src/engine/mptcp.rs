@@ -21,7 +21,7 @@ pub struct Mptcp {
 }
 
 words! {
-    /// Who opens the subflows.
+    /// Which end opens the subflows.
     MptcpRole {
         /// This end: the one that opens connections, behind NAT or not.
         Initiator = "initiator",

@@ -44,9 +44,8 @@ const MANY: f64 = 8.0;
 const MULTIPATH: f64 = 0.94;
 /// Share of two shaped links that PPP multilink gave: 37.2 of 40 Mbit/s.
 const MULTILINK: f64 = 0.93;
-/// Packets by which turns may come out of order before TCP gives in: fits 27
-/// packets → 0.68 of the rate (links of 10 Mbit/s, 15 to 80 ms) and 83 packets
-/// → 0.03 (200 Mbit/s, 5 ms on one).
+/// How many packets turns may be out of order before TCP suffers: fits 27 packets → 0.68 of the
+/// rate (links of 10 Mbit/s, 15 to 80 ms) and 83 packets → 0.03 (200 Mbit/s, 5 ms on one).
 const DISPLACEMENT: f64 = 45.0;
 /// Longest stalls in silent blackouts, docs/measurements/links.md: 119 to 131 ms.
 const TUNNEL_STALL: Duration = Duration::from_millis(150);

@@ -47,7 +47,7 @@ pub enum Change {
     Lost,
 }
 
-/// Tells of changes in the network namespace of the thread that opened it.
+/// Reports changes in the network namespace of the thread that opened it.
 pub struct Monitor {
     fd: OwnedFd,
     buffer: Vec<u8>,
@@ -55,7 +55,7 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    /// Starts to listen; what changes from now on is told.
+    /// Starts listening; changes from now on are reported.
     ///
     /// # Errors
     /// Those of socket(2) and bind(2).

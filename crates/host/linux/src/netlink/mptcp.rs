@@ -44,7 +44,7 @@ pub struct Endpoint {
     pub interface: Option<u32>,
     /// Subflows are opened from it.
     pub subflow: bool,
-    /// It is told to the other end.
+    /// It is announced to the other end.
     pub signal: bool,
     /// Used only when nothing else works.
     pub backup: bool,

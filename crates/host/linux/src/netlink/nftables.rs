@@ -1,4 +1,4 @@
-//! What is said to nftables (linux/netfilter/nf_tables.h), whatever it is about.
+//! Messages to nftables (linux/netfilter/nf_tables.h), on any subject.
 
 use super::Netlink;
 use std::io;

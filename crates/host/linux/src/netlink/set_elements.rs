@@ -72,8 +72,8 @@ fn leads_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
 }
 
-/// One that is there keeps its time unless it is made anew; `may_be_gone` if nobody knows that it
-/// is.
+/// An existing element keeps its timeout unless it is made anew; `may_be_gone` if it isn't known to
+/// exist.
 fn made_anew(table: &str, element: &SetElement, may_be_gone: bool) -> Vec<Request> {
     let mut requests = Vec::new();
     if may_be_gone {

@@ -72,8 +72,8 @@ impl Netlink {
         self.exchange(request, |message| each(message.kind, message.body))
     }
 
-    /// Sends requests that change things, all of which are carried out or none, between the
-    /// messages that frame them.
+    /// Sends requests for changes as a transaction, all or none, between the messages that frame
+    /// them.
     pub(super) fn batch(
         &mut self,
         begin: Request,

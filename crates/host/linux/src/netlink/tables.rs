@@ -49,8 +49,8 @@ pub(crate) fn table_exists(name: &str) -> io::Result<bool> {
     }
 }
 
-/// What the named counters of a table of family `inet` have: packets and bytes. None where there
-/// is no such table.
+/// The named counters of a table of family `inet`: packets and bytes. None if there is no such
+/// table.
 ///
 /// # Errors
 /// What the kernel says.

@@ -12,14 +12,14 @@ pub struct NameForwarder {
     pub port: u16,
     /// Marks its own questions.
     pub mark: u32,
-    /// The group of nfnetlink_log by which first packets are handed over, if somebody reads it.
+    /// The group of nfnetlink_log that passes on first packets, if somebody reads it.
     pub heard_by: Option<u16>,
 }
 
 /// No more of a packet is handed over; a client's first message has some 2 KB.
 pub const HEARD_BYTES: u32 = 9_000;
-/// Of a connection's packets so many: a TCP handshake, and a first message in several
-/// segments, sent again once.
+/// Which of a connection's packets: a TCP handshake, and a first message in several segments,
+/// retransmitted once.
 const HEARD_PACKETS: &str = "1-12";
 
 const QUESTIONS: &str = "meta l4proto { tcp, udp } th dport 53";

@@ -12,7 +12,7 @@ pub struct KillSwitch {
     /// Marks of the tunnels' own datagrams and look-ups, with the bits of each
     /// that count.
     pub marks: Vec<(u32, u32)>,
-    /// Devices that are no way out, with the networks on them.
+    /// Devices that aren't a way out, with the networks on them.
     pub lan: Vec<(String, Vec<IpNet>)>,
     /// The links with their own addresses: who calls there is answered.
     pub links: Vec<(String, Vec<IpAddr>)>,

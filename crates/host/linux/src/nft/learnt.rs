@@ -52,8 +52,8 @@ struct LearntAddress {
 /// The network namespace and the interface.
 pub(super) type Key = (u64, String);
 
-/// Who replaces a table and who adds to it must not
-/// meet, and what was learnt for rules that the table hasn't is there when it has them again.
+/// Replacing a table and adding to it must not coincide, and what was learnt for rules that the
+/// table lacks is kept until it has them again.
 static TABLES: Mutex<BTreeMap<Key, Table>> = Mutex::new(BTreeMap::new());
 
 /// Addresses that are remembered for a table, before those that are over are forgotten.

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::iter;
 
-/// More addresses than this no set has.
+/// No set has more addresses than this.
 const MOST_ADDRESSES: u32 = 65_536;
 const CHAIN: &str = "rule/";
 

@@ -59,7 +59,8 @@ mod tests {
             assert!(of.command("sh").args(["-ec", script]).status().unwrap().success(), "{script}");
         };
         script(&host, "ip link set lo up; ip addr add 10.1.0.2/24 dev w1; ip link set w1 up");
-        // Somebody's firewall, or nothing is kept track of while there is no table of ours.
+        // Another firewall may be there; or connections aren't tracked while there is no table of
+        // ours.
         let firewall = "type nat hook output priority 0; ct state new counter";
         script(&host, &format!("nft 'table inet others {{ chain output {{ {firewall}; }}; }}'"));
         script(&other, "ip addr add 10.1.0.1/24 dev c1; ip link set c1 up");

@@ -20,9 +20,9 @@ pub struct Ruled {
     pub ways: Vec<DirectWay>,
     /// Marks what is refused.
     pub refused: u32,
-    /// The links' interfaces: what comes in by them is no rule's.
+    /// The links' interfaces: rules don't apply to what comes in over them.
     pub links: Vec<String>,
-    /// What this host marks with one of these is no rule's: the tunnel's own datagrams.
+    /// Rules don't apply to what this host marks with one of these: the tunnel's own datagrams.
     pub own: Vec<u32>,
 }
 
@@ -222,7 +222,7 @@ impl RuledTraffic {
     }
 }
 
-/// The ways to match, each of which suffices; none where it can't.
+/// Alternative matches, each of which suffices; none if it can't match.
 fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
     let Conditions { devices, from, to, transport, ports, dscp, users, cgroups } = conditions;
     let programs = !users.is_empty() || cgroups.is_some();

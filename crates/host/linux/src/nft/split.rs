@@ -51,7 +51,7 @@ impl Split {
             // Not by the sockets' marks: while a connection opens and after it has closed the
             // kernel has none for them.
             format!("socket transparent 1 meta mark set {:#x} accept", self.local_mark),
-            // Of a connection that a proxy had which is no more.
+            // For a connection of a proxy that is no longer there.
             format!("ct mark {:#x} ct direction original reject with tcp reset", self.local_mark),
         ];
         // Routers' errors about a packet of the proxy's: what the way carries, and that there is

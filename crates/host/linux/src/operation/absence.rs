@@ -1,4 +1,4 @@
-//! What isn't there (any more) is no failure to see it or to take it back.
+//! Absence isn't an error when observing something or undoing it.
 
 use std::io;
 

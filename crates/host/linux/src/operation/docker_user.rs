@@ -30,7 +30,7 @@ pub(super) fn unset(family: Family, rule: &str) -> io::Result<()> {
             _ => Ok(()),
         },
         Ok(false) => Ok(()),
-        // Who removed the program removed Docker before.
+        // If the program was removed, so was Docker.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }

@@ -49,7 +49,7 @@ impl Question {
         stream.set_write_timeout(Some(PATIENCE))?;
         write!(stream, "GET / HTTP/1.1\r\nHost: {to}\r\nConnection: close\r\n\r\n")?;
         let mut answer = Vec::new();
-        // Who keeps the connection has said the head already.
+        // A server that keeps the connection open has already sent the head.
         let read = stream.take(MOST).read_to_end(&mut answer);
         if answer.is_empty() {
             read?;

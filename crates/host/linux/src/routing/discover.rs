@@ -75,8 +75,8 @@ pub fn checks_reverse_path(interface: &str) -> bool {
     filter("all").max(filter(interface)) > 0
 }
 
-/// Whether an interface learns its IPv6 gateway from router advertisements,
-/// also when it is told to do so although this host is a router.
+/// Whether an interface learns its IPv6 gateway from router advertisements, even if it is
+/// configured to do so although this host is a router.
 pub fn accepts_router_advertisements(interface: &str) -> bool {
     setting(&format!("ipv6/conf/{interface}/accept_ra")) > 0
 }

@@ -49,7 +49,7 @@ pub struct HostRouting {
     pub through: Through,
     /// Forwards packets of others (a router).
     pub forward: bool,
-    /// The IP versions of which Docker forwards nothing but its own.
+    /// The IP versions for which Docker forwards only its own traffic.
     pub docker_refuses: Vec<Family>,
     /// Devices that lead to the Internet, for what a concentrator lets through there.
     pub egress_devices: Vec<String>,
@@ -104,7 +104,7 @@ pub struct LinkRouting {
     pub number: u32,
     /// Its interface.
     pub interface: String,
-    /// Its own mark, if its datagrams are told apart by one.
+    /// Its own mark, if its datagrams are identified by one.
     pub fwmark: Option<u32>,
     /// Its addresses with their networks.
     pub addresses: Vec<IpNet>,
@@ -458,7 +458,7 @@ impl HostRouting {
         (!links.is_empty()).then_some(Inbound { mask, links, own: self.own_marks() })
     }
 
-    /// Of what the tunnel sends by links, and the proxy anywhere.
+    /// The marks of what the tunnel sends over links, and of what the proxy sends anywhere.
     fn own_marks(&self) -> Vec<u32> {
         let own = self.links.iter().filter_map(|link| link.fwmark).chain([self.fwmark]);
         let split = self.split.iter().flat_map(|it| [it.tunnel_mark, it.outer_mark, it.local_mark]);

@@ -31,9 +31,8 @@ pub struct Datagram<'a> {
 pub struct Received {
     /// Datagrams that could be used.
     pub datagrams: usize,
-    /// The batch was full: more may wait. Else nothing did, and to ask once more
-    /// would be a system call for nothing; what has come since is told by the
-    /// poller.
+    /// The batch was full: more may be waiting. Otherwise nothing was, and asking again would waste
+    /// a system call; the poller reports what has arrived since.
     pub more: bool,
 }
 

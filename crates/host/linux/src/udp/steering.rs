@@ -1,4 +1,4 @@
-//! Several sockets at one address, to each of which the kernel gives what is for its owner
+//! Several sockets at one address, to each of which the kernel delivers what is meant for its owner
 //! (socket(7): `SO_REUSEPORT`, `SO_ATTACH_REUSEPORT_CBPF`).
 
 use super::{LinkBind, LinkSocket, UDP_GRO, bind_to_address, set_receive_buffer};
