@@ -110,6 +110,17 @@ impl Member {
         Ok(Known { ranks, referrals: referrals.collect(), yields, troubles, fleet })
     }
 
+    /// How willing it is to serve each home, by name, now that it serves the homes `here`: as of
+    /// the last round, when `fleet` was read, but for that. The registry isn't asked.
+    pub fn ranks<T>(
+        &mut self,
+        fleet: &Fleet,
+        me: &str,
+        here: &BTreeMap<String, T>,
+    ) -> BTreeMap<String, u8> {
+        self.places.ranks_between(fleet, me, here)
+    }
+
     /// Load changes all the time, and is published whenever the lease is renewed.
     fn say_alive(
         &mut self,

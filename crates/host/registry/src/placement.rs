@@ -57,6 +57,11 @@ pub struct Places {
     /// Homes for which there is no room here, nor where else they are referred to; and the one that
     /// has some.
     elsewhere: BTreeMap<String, String>,
+    /// Homes that were told that there is no room.
+    told: BTreeSet<String>,
+    /// Those that were there all the same at the look after that, since there are too many: they
+    /// know of none that has room, and works.
+    stuck: BTreeSet<String>,
 }
 
 /// What the order depends on.
@@ -84,8 +89,22 @@ struct HomePlacement {
 impl Places {
     /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
     /// its place in the home's order. When others were gone, more homes may have come at once than
-    /// there is room for: the excess is told that it is full, guests first.
+    /// there is room for: the excess is told that it is full, guests first. If it is still there at
+    /// the next call, as many others are told as well.
     pub fn ranks<T>(
+        &mut self,
+        fleet: &Fleet,
+        me: &str,
+        here: &BTreeMap<String, T>,
+    ) -> BTreeMap<String, u8> {
+        self.stuck.append(&mut self.told);
+        self.stuck.retain(|name| here.contains_key(name));
+        self.ranks_between(fleet, me, here)
+    }
+
+    /// The same between two looks at the registry, which is as it was: the homes that are told have
+    /// had no time to go yet.
+    pub fn ranks_between<T>(
         &mut self,
         fleet: &Fleet,
         me: &str,
@@ -100,7 +119,8 @@ impl Places {
         };
         let concentrators: Vec<Placed> = fleet.concentrators.iter().map(placed).collect();
         if self.concentrators != concentrators {
-            *self = Places { concentrators, ..Places::default() };
+            (self.concentrators, self.places) = (concentrators, BTreeMap::new());
+            self.elsewhere = BTreeMap::new();
         }
         self.places.retain(|name, _| fleet.homes.contains_key(name));
         let own = fleet.concentrators.get(me);
@@ -113,7 +133,11 @@ impl Places {
             }
         }
         let capacity = own.map_or(u32::MAX, |(own, _)| own.capacity);
-        let too_many = self.too_many(here, usize::try_from(capacity).unwrap_or(usize::MAX));
+        let capacity = usize::try_from(capacity).unwrap_or(usize::MAX);
+        if here.len() <= capacity {
+            self.stuck.clear();
+        }
+        let too_many = self.too_many(here, capacity);
         let elsewhere = self.elsewhere(fleet, me, &too_many);
         let rank = |name: &String| {
             let may_stay = here.contains_key(name) && !too_many.contains(name.as_str());
@@ -125,7 +149,8 @@ impl Places {
             (name.clone(), rank)
         };
         let ranks = fleet.homes.keys().map(rank).collect();
-        self.elsewhere = elsewhere;
+        let told = too_many.into_iter().map(str::to_owned).collect();
+        (self.elsewhere, self.told) = (elsewhere, told);
         ranks
     }
 
@@ -146,7 +171,10 @@ impl Places {
         let has_room =
             |room: &BTreeMap<&str, u32>, name: &str| room.get(name).is_some_and(|it| *it > 0);
         let mut elsewhere = BTreeMap::new();
-        for name in too_many {
+        // Before others take the room of those that were told of one.
+        let mut names: Vec<&&str> = too_many.iter().collect();
+        names.sort_by_key(|name| !self.elsewhere.contains_key(**name));
+        for name in names {
             let referred = self.places.get(*name).into_iter().flat_map(|it| &it.referrals);
             let referred = referred.filter_map(|place| self.concentrators.get(usize::from(*place)));
             if referred.clone().any(|it| has_room(&room, &it.name)) {
@@ -165,7 +193,8 @@ impl Places {
     }
 
     /// Of those that are here, those for which there is no room: it is the last of their choices,
-    /// and not one that was made by hand.
+    /// and not one that was made by hand. Besides the first that are stuck, who are on their way to
+    /// where they were referred, so many others.
     fn too_many<'a, T>(&self, here: &'a BTreeMap<String, T>, capacity: usize) -> BTreeSet<&'a str> {
         let excess = here.len().saturating_sub(capacity);
         if excess == 0 {
@@ -177,7 +206,9 @@ impl Places {
             is_guest.then_some((Reverse(place.own), name.as_str()))
         };
         let guests: BTreeSet<_> = here.keys().filter_map(guest).collect();
-        guests.into_iter().take(excess).map(|(_, name)| name).collect()
+        let guests = guests.into_iter().map(|(_, name)| name);
+        let (stuck, others): (Vec<_>, Vec<_>) = guests.partition(|name| self.stuck.contains(*name));
+        stuck.into_iter().take(excess).chain(others.into_iter().take(excess)).collect()
     }
 }
 
@@ -358,10 +389,47 @@ mod tests {
         // The one that one was told of has room still, though another one has, too.
         fleet.alive.insert("c5".into(), Alive::default());
         let later = elsewhere(&fleet, &here);
-        assert_eq!(later.len(), 6);
+        assert_eq!(later.len(), 12, "six more, as those are still there");
         assert!(sent.iter().all(|(home, to)| later[home] == *to), "{sent:?} {later:?}");
         let fewer: BTreeMap<String, ()> = here.into_iter().take(10).collect();
         assert!(elsewhere(&fleet, &fewer).is_empty());
+    }
+
+    #[test]
+    fn who_is_told_and_stays_is_told_on_and_others_are_told_instead() {
+        let mut fleet = fleet(&[10, 10, 10]);
+        let homes = (0..60).map(|number| (format!("h{number}"), (Home::default(), 1)));
+        fleet.homes = homes.collect();
+        let is_guest = |name: &&String| order(&fleet, name, &Home::default())[0] != "c0";
+        let guests = fleet.homes.keys().filter(is_guest).take(12);
+        let here: BTreeMap<String, ()> = guests.map(|name| (name.clone(), ())).collect();
+        let mut places = Places::default();
+        let mut full = |here: &BTreeMap<String, ()>, is_look: bool| -> Vec<String> {
+            let ranks = match is_look {
+                true => places.ranks(&fleet, "c0", here),
+                false => places.ranks_between(&fleet, "c0", here),
+            };
+            here.keys().filter(|name| ranks[*name] == FULL).cloned().collect()
+        };
+        let first = full(&here, true);
+        assert_eq!(first.len(), 2);
+        assert_eq!(full(&here, false), first, "they need a moment");
+        let mut seen: BTreeSet<String> = first.iter().cloned().collect();
+        for others in 1..=5 {
+            let told = full(&here, true);
+            assert_eq!(told.len(), 4, "two more");
+            assert!(first.iter().all(|name| told.contains(name)));
+            seen.extend(told);
+            assert_eq!(seen.len(), 2 + 2 * others, "others each time");
+        }
+        assert_eq!(full(&here, true), first, "nobody can go");
+        // Two others go, and nobody is told any more.
+        let mut fewer = here.clone();
+        for name in seen.iter().filter(|name| !first.contains(name)).take(2) {
+            fewer.remove(name);
+        }
+        assert!(full(&fewer, false).is_empty());
+        assert_eq!(full(&here, true), first, "from the beginning");
     }
 
     #[test]

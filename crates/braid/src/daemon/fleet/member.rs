@@ -7,9 +7,9 @@ use crate::fleet_store::open;
 use braid_control::config::{Config, Fleet, Name, Peer, read_preshared_key};
 use braid_control::fleet_homes::{FleetHome, FleetHomes};
 use braid_control::request::Request;
-use braid_control::status::{FleetStatus, Status};
+use braid_control::status::{FleetStatus, PeerStatus, Status};
 use braid_handshake::PublicKey;
-use braid_registry::{Concentrator, Home, Known, Member, Own, Store};
+use braid_registry::{Concentrator, Fleet as Registered, Home, Known, Member, Own, Store};
 use braid_tunnel::Referral;
 use braid_units::Rate;
 use std::collections::BTreeMap;
@@ -23,6 +23,9 @@ const EVERY: Duration = Duration::from_secs(1);
 /// Where that takes long it is less often, so that it takes a tenth of the time, but so often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 const REST: u32 = 9;
+/// How often it is counted between two looks who is served here: where others have gone many come
+/// within a second, and more than there is room for are to go on at once.
+const COUNTED_EVERY: Duration = Duration::from_millis(100);
 /// A registry that is silent is told of at once, and then this often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
@@ -49,6 +52,7 @@ impl Part {
         let mut copy: Option<FleetHomes> = None;
         let mut ranks = BTreeMap::new();
         let mut told: Option<Known> = None;
+        let mut seen: Option<Registered> = None;
         loop {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
@@ -85,9 +89,35 @@ impl Part {
                 told = Some(known.clone());
             }
             *self.status.lock().unwrap_or_else(PoisonError::into_inner) =
-                Some(health.follow(&self.fleet, round, Instant::now()));
+                Some(health.follow(&self.fleet, &round, Instant::now()));
             drop(tunnel);
-            std::thread::sleep(EVERY.max(begun.elapsed() * REST).min(AT_LEAST_EVERY));
+            seen = round.map(|known| known.fleet).ok().or(seen);
+            let until = Instant::now() + EVERY.max(begun.elapsed() * REST).min(AT_LEAST_EVERY);
+            self.count(&mut member, seen.as_ref(), own, &mut ranks, until);
+        }
+    }
+
+    /// Until it is time for the next look: says anew how willing it is whenever it serves others
+    /// than before, by what was `seen` at the last look that succeeded.
+    fn count(
+        &self,
+        member: &mut Member,
+        seen: Option<&Registered>,
+        own: Own,
+        ranks: &mut BTreeMap<PublicKey, u8>,
+        until: Instant,
+    ) {
+        let mut served = own.served;
+        while Instant::now() < until {
+            std::thread::sleep(COUNTED_EVERY);
+            let now = served_here(&self.data_plane.snapshot().peers);
+            let Some(fleet) = seen.filter(|_| !now.keys().eq(served.keys())) else { continue };
+            served = now;
+            let mut all = ranks.clone();
+            all.extend(by_key(fleet, member.ranks(fleet, &own.name, &served)));
+            if all != *ranks && self.data_plane.change(Change::SetRanks(all.clone())).is_ok() {
+                *ranks = all;
+            }
         }
     }
 
@@ -96,7 +126,7 @@ impl Part {
         let fleet = config.fleet.as_ref().unwrap_or(&self.fleet);
         let homes = || config.peers.iter().filter(|peer| peer.endpoints.is_empty());
         let joined = |peer: &&Peer| peer.of_fleet && peer.enrolment.is_some() && peer.is_known();
-        let kbit = |peer: &braid_control::status::PeerStatus| {
+        let kbit = |peer: &PeerStatus| {
             let rates = peer.paths.iter().flat_map(|path| [path.rate_tx_mbps, path.rate_rx_mbps]);
             rates.flatten().sum::<f64>() * 1000.0
         };
@@ -118,15 +148,27 @@ impl Part {
                 .filter(joined)
                 .map(|peer| (peer.name.to_string(), peer.public_key.to_string()))
                 .collect(),
-            served: status
-                .peers
-                .iter()
-                .filter(|peer| peer.connected && peer.served_here != Some(false))
-                .map(|peer| (peer.name.clone(), peer.served_epoch.unwrap_or_default()))
-                .collect(),
+            served: served_here(&status.peers),
             kbit: status.peers.iter().map(kbit).sum::<f64>() as u64,
         }
     }
+}
+
+/// The homes that say that they are served here, with the epochs of their words.
+fn served_here(peers: &[PeerStatus]) -> BTreeMap<String, u64> {
+    let here = peers.iter().filter(|peer| peer.connected && peer.served_here != Some(false));
+    here.map(|peer| (peer.name.clone(), peer.served_epoch.unwrap_or_default())).collect()
+}
+
+/// Ranks of homes by their keys instead of their names; of those whose keys are known.
+fn by_key(
+    fleet: &Registered,
+    ranks: BTreeMap<String, u8>,
+) -> impl Iterator<Item = (PublicKey, u8)> {
+    ranks.into_iter().filter_map(|(name, rank)| {
+        let (home, _) = fleet.homes.get(&name)?;
+        Some((home.public_key.as_ref()?.parse().ok()?, rank))
+    })
 }
 
 /// Whether homes are referred to the same ones.
@@ -224,14 +266,19 @@ struct Health {
 }
 
 impl Health {
-    fn follow(&mut self, fleet: &Fleet, round: Result<Known, String>, now: Instant) -> FleetStatus {
+    fn follow(
+        &mut self,
+        fleet: &Fleet,
+        round: &Result<Known, String>,
+        now: Instant,
+    ) -> FleetStatus {
         let reachable = round.is_ok();
         let troubles = match round {
             Ok(known) => {
                 self.reached = Some(now);
                 self.last.homes = known.fleet.homes.len() as u64;
                 self.last.concentrators = known.fleet.concentrators.len() as u64;
-                known.troubles
+                known.troubles.clone()
             }
             Err(error) => vec![format!(
                 "{error}; traffic and homes that are known go on, but what changes elsewhere isn't \

@@ -18,6 +18,8 @@ const NOTICED: Range<u64> = 60..300;
 const NOTICED_IDLE: Range<u64> = 500..10_000;
 /// How often a concentrator looks at the registry, `EVERY` of the daemon.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often it counts whom it serves, `COUNTED_EVERY` of the daemon.
+const COUNT: Duration = Duration::from_millis(100);
 /// How long it counts as living that says nothing any more, `LEASE` of the registry.
 const LEASE: Duration = Duration::from_secs(10);
 
@@ -76,6 +78,8 @@ enum Event {
     Back(usize),
     /// A concentrator looks at the registry.
     Look(usize),
+    /// It counts whom it serves, which is another number than before.
+    Count(usize),
     /// A home notices that a member is silent.
     Silent(usize, usize),
     /// What a home asked a member then is answered.
@@ -108,6 +112,7 @@ struct SimulatedConcentrator {
     fleet: Fleet,
     places: Places,
     serves: BTreeMap<String, ()>,
+    counts: bool,
     told: BTreeMap<String, u8>,
 }
 
@@ -166,6 +171,7 @@ impl World {
                     fleet: all.clone(),
                     places: Places::default(),
                     serves: BTreeMap::new(),
+                    counts: false,
                     told: BTreeMap::new(),
                 })
                 .collect(),
@@ -237,6 +243,7 @@ impl World {
             Event::Gone(number) => self.goes(number),
             Event::Back(number) => self.comes_back(number),
             Event::Look(number) => self.look(number),
+            Event::Count(number) => self.count(number),
             Event::Silent(home, place) => self.notices_silence(home, place),
             Event::Answer(home, place) => {
                 if self.is_reachable(home, place) && self.homes[home].health[place].works {
@@ -346,6 +353,9 @@ impl World {
             true => drop(it.serves.insert(format!("h{home}"), ())),
             false => drop(it.serves.remove(&format!("h{home}"))),
         }
+        if !std::mem::replace(&mut it.counts, true) {
+            self.at(COUNT, Event::Count(number));
+        }
     }
 
     fn is_referred(&mut self, home: usize, number: usize) {
@@ -384,6 +394,22 @@ impl World {
         let it = &mut self.concentrators[number];
         it.fleet.alive = alive;
         let ranks = it.places.ranks(&it.fleet, &format!("c{number}"), &it.serves);
+        self.tell(number, ranks);
+    }
+
+    /// Between two looks: by what it saw at the last one, and whom it serves now.
+    fn count(&mut self, number: usize) {
+        self.concentrators[number].counts = false;
+        let it = &mut self.concentrators[number];
+        if it.reachable {
+            let ranks = it.places.ranks_between(&it.fleet, &format!("c{number}"), &it.serves);
+            self.tell(number, ranks);
+        }
+    }
+
+    /// Each home hears its rank, if that is another, and to whom it is referred.
+    fn tell(&mut self, number: usize, ranks: BTreeMap<String, u8>) {
+        let it = &mut self.concentrators[number];
         let told = std::mem::replace(&mut it.told, ranks.clone());
         let number_of = |name: &str| name[1..].parse::<usize>().expect("a number");
         let referred = it.places.referrals().filter(|(home, _)| it.serves.contains_key(*home));
