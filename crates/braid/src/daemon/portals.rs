@@ -1,5 +1,6 @@
 //! Networks that want a login first (captive portals, RFC 8952): a hotel's, a train's. Nothing
-//! passes, but whoever asks for a page by HTTP is sent to theirs.
+//! passes, but whoever asks for a page by HTTP is sent to theirs. And networks that work, by which
+//! only the peers don't answer: the host's name servers do.
 
 use super::data_channel::Snapshot;
 use super::egress::Egress;
@@ -10,6 +11,7 @@ use super::supervise::start_thread;
 use braid_control::config::{Config, Link, Name};
 use braid_control::status::PathState;
 use braid_linux::portal::{Page, Question, wanted};
+use braid_linux::resolv_conf::name_servers;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +23,8 @@ pub struct Portals {
     links: BTreeMap<Name, Looking>,
     /// As last told: all that were found, and which are open.
     told: Vec<(Name, Portal, bool)>,
+    /// By which links a known host answers though no peer does, as last told.
+    reached: BTreeMap<Name, IpAddr>,
 }
 
 /// A page that a link's network wants to be seen first.
@@ -47,6 +51,9 @@ struct Looking {
 struct Found {
     is_asked: bool,
     portal: Option<Portal>,
+    /// A name server that answered by this link when it was last asked: the link works, so it is
+    /// the peers that are silent.
+    known_host: Option<IpAddr>,
     /// Questions since then that nobody answered.
     unanswered: u32,
 }
@@ -96,8 +103,11 @@ impl Portals {
             Some((name.clone(), portal, looking.is_open(now)))
         });
         let found = found.collect();
-        let changed = found != self.told;
-        self.told = found;
+        let reached = self.links.iter();
+        let reached = reached.filter_map(|(name, it)| Some((name.clone(), it.lock().known_host?)));
+        let reached = reached.collect();
+        let changed = found != self.told || reached != self.reached;
+        (self.told, self.reached) = (found, reached);
         changed
     }
 
@@ -113,6 +123,11 @@ impl Portals {
     /// The page that a link's network wants to be seen first, if one was found.
     pub fn of(&self, link: &Name) -> Option<&Portal> {
         self.told.iter().find(|(name, ..)| name == link).map(|(_, portal, _)| portal)
+    }
+
+    /// A name server that answers by this link though no peer does.
+    pub fn known_host(&self, link: &Name) -> Option<IpAddr> {
+        self.reached.get(link).copied()
     }
 
     /// To which addresses the way is open, and by which link alone.
@@ -151,8 +166,14 @@ impl Looking {
         let (found, name) = (self.found.clone(), link.name.clone());
         let asking = move || {
             let portal = questions.iter().find_map(ask);
+            let servers = if portal.is_none() { name_servers() } else { Vec::new() };
+            let known_host = questions.iter().find_map(|it| it.answering(&servers));
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.is_asked = false;
+            if let Some(host) = known_host.filter(|_| found.known_host.is_none()) {
+                tracing::warn!(link = %name, "no peer answers by this link, but name server {host}");
+            }
+            found.known_host = known_host;
             match portal {
                 Some(portal) => {
                     if found.portal.as_ref() != Some(&portal) {

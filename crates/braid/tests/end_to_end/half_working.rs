@@ -3,7 +3,10 @@
 use crate::traffic::{Direction, Pings, Transfer};
 use crate::world::{INSIDE_V4, Tunnel, World, link};
 use braid_lab::emulator::{DirectionChange, LinkChange, Loss};
+use braid_lab::topology::CONCENTRATOR_V4;
+use braid_linux::netns::NetNs;
 use braid_units::Ratio;
+use std::net::UdpSocket;
 
 /// What becomes of the first of two links.
 fn carries_on(what: &str, damage: impl Fn(&World)) {
@@ -48,6 +51,48 @@ fn a_link_that_loses_a_third() {
 fn a_link_that_passes_small_packets_only() {
     carries_on("narrow", |world| {
         world.change(0, &LinkChange::Set { down: None, up: None, mtu: Some(600) });
+    });
+}
+
+/// Whether it is the links or the concentrators that are dead.
+#[test]
+fn where_no_concentrator_answers_a_known_host_is_asked_by_each_link() {
+    let Some(mut world) = World::new(&[link("dsl"), link("lte")]) else { return };
+    answer_all_names(&world.concentrator.namespace);
+    world.write_configs(&Tunnel::default());
+    world.concentrator.start();
+    let file = world.scratch.path().join("resolv.conf");
+    std::fs::write(&file, format!("nameserver {CONCENTRATOR_V4}\n")).unwrap();
+    let mount = format!("mount --bind {} /etc/resolv.conf && exec \"$@\"", file.display());
+    world.home.begin_by(&["unshare", "-m", "sh", "-c", &mount, "sh"]);
+    let answers = || world.home.braid(&["status", "--json"]).status.success();
+    world.home.wait_until("the daemon answers", answers);
+    world.home.wait_for_active_paths(2);
+    let says = |text: &str, link: usize| {
+        let trouble = world.home.status()["links"][link]["trouble"].clone();
+        trouble.as_str().is_some_and(|trouble| trouble.contains(text))
+    };
+    let known = format!("name server {CONCENTRATOR_V4} does");
+    assert!(!says(&known, 0) && !says(&known, 1));
+    let dark = loses(1.0);
+    world.change(1, &LinkChange::Set { down: dark.clone(), up: dark, mtu: None });
+    world.concentrator.kill();
+    world.home.wait_until("the link is said to work", || says(&known, 0));
+    assert!(!says(&known, 1), "it doesn't");
+    world.concentrator.start();
+    world.home.wait_until("all is well by it", || !says(&known, 0));
+}
+
+/// With nothing but the question, in which it says that it is an answer.
+fn answer_all_names(namespace: &NetNs) {
+    let socket = namespace.run(|| UdpSocket::bind((CONCENTRATOR_V4, 53)).unwrap()).unwrap();
+    // It ends with the test.
+    std::thread::spawn(move || {
+        let mut bytes = [0; 512];
+        while let Ok((length, from)) = socket.recv_from(&mut bytes) {
+            bytes[2] |= 0x80;
+            let _ = socket.send_to(&bytes[..length], from);
+        }
     });
 }
 

@@ -64,6 +64,13 @@ pub fn links(
         let url = &portal.url;
         Some(format!("this link wants a login: {url} (`braid link login {name}` opens the way)"))
     };
+    let peers_are_silent = |link: &Link| {
+        let host = portals.known_host(&link.name)?;
+        Some(format!(
+            "no concentrator answers by this link, but name server {host} does: the link works, and \
+             they are down or its network lets nothing through to them"
+        ))
+    };
     let interface = |link: &Link| match (&link.binding.interface, &link.binding.matches) {
         (Some(named), _) => Some(named.to_string()),
         (None, Some(_)) => Some(host.device_of(&link.binding).ok()??.name.clone()),
@@ -78,7 +85,8 @@ pub fn links(
             .trouble(&link.name)
             .map(str::to_owned)
             .or_else(|| wants_login(link))
-            .or_else(|| transports.trouble(&link.name)),
+            .or_else(|| transports.trouble(&link.name))
+            .or_else(|| peers_are_silent(link)),
         tier: sockets.tier(link),
         metered: sockets.is_metered(&link.name),
         standby: link.standby,

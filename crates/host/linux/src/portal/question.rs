@@ -65,6 +65,14 @@ impl Question {
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
+    /// Which of these name servers answers by this link, whatever it says: somebody is there. None
+    /// may also be those of another link, or of the tunnel.
+    pub fn answering(&self, servers: &[IpAddr]) -> Option<IpAddr> {
+        let servers = servers.iter().filter(|server| Family::of(**server) == self.family);
+        // The root's: who asks, and for what, is told to nobody by it.
+        servers.copied().find(|server| self.ask(*server, ".").is_ok())
+    }
+
     fn ask(&self, server: IpAddr, name: &str) -> io::Result<Vec<IpAddr>> {
         let kind = match self.family {
             Family::V4 => TYPE::A,
