@@ -15,3 +15,17 @@ impl From<InnerPacket> for CarriedPacket {
         Self { bytes: packet.bytes, form: Form::Full(packet.offload) }
     }
 }
+
+impl CarriedPacket {
+    /// Puts `front` in the place of the first bytes, `before` of them: what is behind them moves
+    /// once.
+    pub fn replace_front(&mut self, before: usize, front: &[u8]) {
+        let (old, new) = (self.bytes.len(), self.bytes.len() - before + front.len());
+        if new > old {
+            self.bytes.resize(new, 0);
+        }
+        self.bytes.copy_within(before..old, front.len());
+        self.bytes.truncate(new);
+        self.bytes[..front.len()].copy_from_slice(front);
+    }
+}

@@ -76,7 +76,7 @@ impl HeaderContexts {
         let context = self.get(flow, number);
         let expanded = context.and_then(|it| it.expand(compressed, len - 1, &mut header));
         if let Some((payload, offload)) = expanded {
-            packet.bytes.splice(..1 + payload, header.iter().copied());
+            packet.replace_front(1 + payload, &header);
             packet.form = Form::Full(Offload { segmentation, ..offload });
         }
         let more = expanded.map(|(payload, _)| header.len() as isize - 1 - payload as isize);

@@ -4,13 +4,13 @@
 //! the flow: a packet that is lost or late spoils no other.
 
 use crate::integer::{Reader, put_varint};
-use braid_inner::checksum::{add, pseudo_header, sum};
+use braid_inner::checksum::{add, sum};
 use braid_inner::{Checksum, Fragment, Headers, IpVersion, Layer, Offload};
-use std::net::IpAddr;
 use std::ops::Range;
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
+const UDP_HEADER: usize = 8;
 /// The options that Linux sends with all but the first packets: two fillers and the timestamps
 /// (RFC 7323, appendix A).
 const TIMESTAMPS: [u8; 4] = [1, 1, 8, 10];
@@ -32,6 +32,17 @@ const PARTIAL: u8 = 0x80;
 pub struct HeaderContext {
     header: Vec<u8>,
     layout: Layout,
+    sums: Sums,
+}
+
+/// What checksums of every packet have in common: ones' complement sums of fields that never
+/// change within a context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Sums {
+    /// Of IPv4's header, without its length, identification and checksum.
+    ipv4: u16,
+    /// Of the pseudo-header, without the length.
+    pseudo: u16,
 }
 
 /// Where things are in a header.
@@ -54,15 +65,17 @@ impl HeaderContext {
     /// The context that a packet's header makes: TCP or UDP, directly in IPv4 without options or
     /// in IPv6, whole, of as many bytes as its headers say.
     pub fn of_packet(packet: &[u8], layer: Layer) -> Option<Self> {
-        let layout = Layout::of(packet, layer).filter(|layout| layout.has_true_lengths(packet))?;
-        Self::of_header(packet.get(..layout.payload)?, layer)
+        let layout = Layout::of(packet, layer)?;
+        let context = Self::of_header(packet.get(..layout.payload)?, layer)?;
+        context.has_true_lengths(packet).then_some(context)
     }
 
     /// As it came from the peer: the bytes before the payload.
     pub fn of_header(header: &[u8], layer: Layer) -> Option<Self> {
         let layout = Layout::of(header, layer)?;
         let fits = layout.payload == header.len() && header.len() <= Self::MAX_LEN;
-        fits.then(|| Self { header: header.to_vec(), layout })
+        let sums = layout.sums(header)?;
+        fits.then(|| Self { header: header.to_vec(), layout, sums })
     }
 
     /// Tells packets apart that can't have the same context: a hash of addresses and ports. `None`
@@ -87,22 +100,13 @@ impl HeaderContext {
     /// Appends what stands for the header of `packet` to `out`, and says where its payload
     /// begins. `None`, with anything in `out`, if it isn't a header of this context, or can't be
     /// made again from it bit by bit.
-    pub fn compress(
-        &self,
-        packet: &[u8],
-        checksum: Checksum,
-        layer: Layer,
-        out: &mut Vec<u8>,
-    ) -> Option<usize> {
-        let layout = Layout::of(packet, layer)?;
-        if !self.is_like(packet, &layout) || !layout.has_true_lengths(packet) {
-            return None;
-        }
+    pub fn compress(&self, packet: &[u8], checksum: Checksum, out: &mut Vec<u8>) -> Option<usize> {
+        let layout = self.layout_of(packet).filter(|_| self.has_true_lengths(packet))?;
         let partial = match checksum {
             Checksum::Complete => false,
             Checksum::Partial { start, offset } => {
                 let at = layout.checksum_at();
-                let expected = layout.pseudo_sum(packet, packet.len())?.to_be_bytes();
+                let expected = self.pseudo_sum(packet.len()).to_be_bytes();
                 let usual = usize::from(start) == layout.transport
                     && usize::from(start) + usize::from(offset) == at
                     && packet.get(at..at + 2)? == expected;
@@ -158,40 +162,95 @@ impl HeaderContext {
         }
         let payload = compressed.len() - reader.0.len();
         let len = header.len() + len.checked_sub(payload)?;
-        layout.set_lengths(header, len)?;
+        self.set_lengths(header, len)?;
         let checksum = if flags & PARTIAL == 0 {
             Checksum::Complete
         } else {
-            let pseudo = layout.pseudo_sum(header, len)?;
-            header[field..][..2].copy_from_slice(&pseudo.to_be_bytes());
+            header[field..][..2].copy_from_slice(&self.pseudo_sum(len).to_be_bytes());
             let offset = (field - layout.transport) as u16;
             Checksum::Partial { start: layout.transport as u16, offset }
         };
         Some((payload, Offload { checksum, segmentation: None }))
     }
 
-    /// All that is never told is as in the context.
-    fn is_like(&self, packet: &[u8], layout: &Layout) -> bool {
+    /// The layout of a packet in which all that is never told is as in the context: with the
+    /// versions, protocol and fragment's place all but the length of TCP's options follows.
+    fn layout_of(&self, packet: &[u8]) -> Option<Layout> {
         let same = |range: Range<usize>| {
             let of_context = self.header.get(range.clone());
             of_context.is_some() && of_context == packet.get(range)
         };
-        let (ip, transport) = (layout.ip, layout.transport);
-        let of = &self.layout;
-        let fixed = match layout.version {
-            // Version and class; flags to protocol; addresses.
-            IpVersion::V4 => same(0..ip + 2) && same(ip + 6..ip + 10) && same(ip + 12..ip + 20),
-            IpVersion::V6 => same(0..ip + 4) && same(ip + 6..ip + 40),
+        let Layout { version, ip, transport, is_tcp, .. } = self.layout;
+        let fixed = match version {
+            // Version and class; flags to protocol; addresses and ports.
+            IpVersion::V4 => {
+                same(0..ip + 2) && same(ip + 6..ip + 10) && same(ip + 12..transport + 4)
+            }
+            IpVersion::V6 => same(0..ip + 4) && same(ip + 6..transport + 4),
         };
-        let tcp = |at: &[u8]| at.get(12).map(|byte| byte & 0x0f);
-        (of.version, of.ip, of.transport, of.is_tcp)
-            == (layout.version, ip, transport, layout.is_tcp)
-            && fixed
-            && same(transport..transport + 4)
-            && (!layout.is_tcp
-                || same(transport + 18..transport + 20)
-                    && self.header.get(transport..).and_then(tcp)
-                        == packet.get(transport..).and_then(tcp))
+        if !fixed {
+            return None;
+        }
+        let mut payload = transport + UDP_HEADER;
+        if is_tcp {
+            let at = transport + 12;
+            let (offset, of_context) = (*packet.get(at)?, *self.header.get(at)?);
+            let urgent = same(transport + 18..transport + 20);
+            if !urgent || (offset ^ of_context) & 0x0f != 0 || offset >> 4 < 5 {
+                return None;
+            }
+            payload = transport + usize::from(offset >> 4) * 4;
+        }
+        (payload <= packet.len()).then_some(Layout { payload, ..self.layout })
+    }
+
+    /// Every length in the headers of a packet of this context is its own, and the checksum of
+    /// IPv4 is right.
+    fn has_true_lengths(&self, packet: &[u8]) -> bool {
+        let Layout { version, ip, transport, is_tcp, .. } = self.layout;
+        let field = |at: usize| packet.get(at..)?.first_chunk().map(|&f| u16::from_be_bytes(f));
+        let is = |at: usize, len: usize| field(at).is_some_and(|field| usize::from(field) == len);
+        let len = packet.len() - ip;
+        let by_ip = match version {
+            IpVersion::V4 => {
+                let identification = field(ip + 4).unwrap_or_default();
+                let right = self.checksum_of_ipv4(len as u16, identification);
+                is(ip + 2, len) && field(ip + 10) == Some(right)
+            }
+            IpVersion::V6 => len >= 40 && is(ip + 4, len - 40),
+        };
+        by_ip && (is_tcp || is(transport + 4, packet.len() - transport))
+    }
+
+    /// Writes every length of a packet of `len` bytes, and the checksum of IPv4; `None` if no
+    /// packet is so long.
+    fn set_lengths(&self, packet: &mut [u8], len: usize) -> Option<()> {
+        let Layout { version, ip, transport, is_tcp, .. } = self.layout;
+        let behind = u16::try_from(len - transport).ok()?.to_be_bytes();
+        match version {
+            IpVersion::V4 => {
+                let len = u16::try_from(len - ip).ok()?;
+                let header = packet.get_mut(ip..transport)?;
+                let identification = u16::from_be_bytes([header[4], header[5]]);
+                let checksum = self.checksum_of_ipv4(len, identification);
+                header[2..4].copy_from_slice(&len.to_be_bytes());
+                header[10..12].copy_from_slice(&checksum.to_be_bytes());
+            }
+            IpVersion::V6 => packet[ip + 4..ip + 6].copy_from_slice(&behind),
+        }
+        if !is_tcp {
+            packet[transport + 4..transport + 6].copy_from_slice(&behind);
+        }
+        Some(())
+    }
+
+    fn checksum_of_ipv4(&self, len: u16, identification: u16) -> u16 {
+        !add(add(self.sums.ipv4, len), identification)
+    }
+
+    /// What a partial checksum is before the bytes of a packet of `len` are added.
+    fn pseudo_sum(&self, len: usize) -> u16 {
+        add(self.sums.pseudo, sum(&((len - self.layout.transport) as u32).to_be_bytes()))
     }
 
     /// Appends a field if it isn't that of the context; its flag, then.
@@ -310,10 +369,10 @@ impl Layout {
         let is_tcp = ip.protocol == TCP;
         let len = match is_tcp {
             true => usize::from(*bytes.get(ip.transport + 12)? >> 4) * 4,
-            false => 8,
+            false => UDP_HEADER,
         };
         let payload = ip.transport + len;
-        let whole = len >= if is_tcp { 20 } else { 8 } && payload <= bytes.len();
+        let whole = len >= if is_tcp { 20 } else { UDP_HEADER } && payload <= bytes.len();
         let (version, ip, transport) = (ip.version, ip.start, ip.transport);
         whole.then_some(Self { version, ip, transport, is_tcp, payload })
     }
@@ -322,67 +381,23 @@ impl Layout {
         self.transport + if self.is_tcp { 16 } else { 6 }
     }
 
-    /// Every length in the headers is that of the packet, and the checksum of IPv4 is right.
-    fn has_true_lengths(&self, packet: &[u8]) -> bool {
-        let len = packet.len() - self.ip;
-        let field = |at: usize| packet.get(at..)?.first_chunk().map(|&f| u16::from_be_bytes(f));
-        let is = |at: usize, len: usize| field(at).is_some_and(|field| usize::from(field) == len);
-        let by_ip = match self.version {
+    /// Of a header.
+    fn sums(&self, header: &[u8]) -> Option<Sums> {
+        let ip = header.get(self.ip..self.transport)?;
+        let (ipv4, addresses) = match self.version {
             IpVersion::V4 => {
-                let right = packet.get(self.ip..self.transport).map(checksum_of_ipv4);
-                is(self.ip + 2, len) && field(self.ip + 10) == right
+                let fixed = add(sum(&ip[..2]), add(sum(&ip[6..10]), sum(&ip[12..])));
+                (fixed, &ip[12..])
             }
-            IpVersion::V6 => len >= 40 && is(self.ip + 4, len - 40),
-        };
-        by_ip && (self.is_tcp || is(self.transport + 4, packet.len() - self.transport))
-    }
-
-    /// Writes every length of a packet of `len` bytes, and the checksum of IPv4; `None` if no
-    /// packet is so long.
-    fn set_lengths(&self, packet: &mut [u8], len: usize) -> Option<()> {
-        let transport = u16::try_from(len - self.transport).ok()?.to_be_bytes();
-        let len = len - self.ip;
-        match self.version {
-            IpVersion::V4 => {
-                let header = packet.get_mut(self.ip..self.transport)?;
-                header[2..4].copy_from_slice(&u16::try_from(len).ok()?.to_be_bytes());
-                let checksum = checksum_of_ipv4(header);
-                header[10..12].copy_from_slice(&checksum.to_be_bytes());
-            }
-            IpVersion::V6 => packet[self.ip + 4..self.ip + 6].copy_from_slice(&transport),
-        }
-        if !self.is_tcp {
-            packet[self.transport + 4..self.transport + 6].copy_from_slice(&transport);
-        }
-        Some(())
-    }
-
-    /// What a partial checksum is before the bytes of a packet of `len` are added.
-    fn pseudo_sum(&self, packet: &[u8], len: usize) -> Option<u16> {
-        let ip = packet.get(self.ip..)?;
-        let (src, dst) = match self.version {
-            IpVersion::V4 => {
-                let at = |at: usize| ip.get(at..)?.first_chunk::<4>().map(|&a| IpAddr::from(a));
-                (at(12)?, at(16)?)
-            }
-            IpVersion::V6 => {
-                let at = |at: usize| ip.get(at..)?.first_chunk::<16>().map(|&a| IpAddr::from(a));
-                (at(8)?, at(24)?)
-            }
+            IpVersion::V6 => (0, &ip[8..]),
         };
         let protocol = if self.is_tcp { TCP } else { UDP };
-        Some(pseudo_header(src, dst, protocol, len - self.transport))
+        Some(Sums { ipv4, pseudo: add(sum(addresses), u16::from(protocol)) })
     }
 }
 
 fn is_timestamps(options: &[u8]) -> bool {
     options.len() == TIMESTAMPS_LEN && options.starts_with(&TIMESTAMPS)
-}
-
-/// Of the header's other fields.
-fn checksum_of_ipv4(header: &[u8]) -> u16 {
-    let (before, behind) = header.split_at(10);
-    !add(sum(before), sum(&behind[2..]))
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {

@@ -399,7 +399,7 @@ mod tests {
         let context = HeaderContext::of_header(header, Layer::L3).unwrap();
         let mut bytes = vec![3];
         let checksum = packet.offload.checksum;
-        let payload = context.compress(&packet.bytes, checksum, Layer::L3, &mut bytes).unwrap();
+        let payload = context.compress(&packet.bytes, checksum, &mut bytes).unwrap();
         let less = payload - bytes.len();
         bytes.extend_from_slice(&packet.bytes[payload..]);
         let form = Form::Compressed(packet.offload.segmentation);

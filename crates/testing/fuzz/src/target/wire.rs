@@ -97,7 +97,7 @@ fn header_of(header: &[u8], packet: &[u8]) {
         }
         let mut compressed = Vec::new();
         let checksum = Checksum::Complete;
-        if let Some(payload) = context.compress(packet, checksum, layer, &mut compressed) {
+        if let Some(payload) = context.compress(packet, checksum, &mut compressed) {
             compressed.extend_from_slice(&packet[payload..]);
             let mut again = Vec::new();
             let expanded = context.expand(&compressed, compressed.len(), &mut again);

@@ -138,7 +138,8 @@ impl Send {
             }
             if !paced {
                 let abandoned = &mut reliability.abandoned;
-                let mut news = self.news.pending(mode, abandoned, settings.opens_paths);
+                let compressor = &mut self.packetizer.compressor;
+                let mut news = self.news.pending(mode, abandoned, settings.opens_paths, compressor);
                 news.write(&mut datagram, &mut outlet.paths[index], outlet.out);
             }
             let follows = match run {
@@ -244,12 +245,10 @@ impl Send {
         loop {
             let head = ingress.head()?;
             let packetizer = &mut self.packetizer;
-            let Some(key) =
-                packetizer.head_packet(head.flow, ingress, reliability, outlet.freed, working)
-            else {
-                continue;
-            };
-            if self.announce_contexts() {
+            let untold = packetizer.compressor.has_untold();
+            let key = packetizer.head_packet(head.flow, ingress, reliability, outlet);
+            let Some(key) = key else { continue };
+            if !untold && packetizer.compressor.has_untold() {
                 outlet.timers.fire(Timer::Control);
             }
             let waited = working - head.backlogged_since;

@@ -81,16 +81,13 @@ impl Feedback {
             }
         }
         let interval = outlet.paths.feedback_interval();
-        let due =
-            outlet.paths.iter().filter_map(|p| p.received.report_at(interval)).any(|at| at <= now);
-        if !due {
-            return None;
-        }
+        let due = outlet.paths.iter().filter_map(|p| p.received.report_at(interval)).min();
+        let due = due.filter(|due| *due <= now)?;
         let (first, second) = soonest_two(outlet.paths, now);
         if data_waits
             && self.heuristics.report_riding
             && let Some(path) = first.and_then(|first| outlet.paths.get(first))
-            && let Some(until) = self.waits(path, outlet)
+            && let Some(until) = waits(path, due, outlet)
         {
             self.waits_until = Some(until);
             return None;
@@ -105,20 +102,6 @@ impl Feedback {
         };
         self.on_first(second, outlet);
         Some(transmit)
-    }
-
-    /// A report that is due would queue behind the datagram that was sent last: so long it can
-    /// as well wait for the next.
-    fn waits(&self, path: &Path, outlet: &Outlet<'_>) -> Option<Time> {
-        let (now, interval) = (outlet.now, outlet.paths.feedback_interval());
-        if outlet.paths.iter().any(|p| p.received.is_urgent()) {
-            return None;
-        }
-        let due = outlet.paths.iter().filter_map(|p| p.received.report_at(interval)).min()?;
-        let turn = path.congestion.pacing_rate().time_for(u64::from(path.mtu.current()));
-        let until = due + turn.min(LONGEST_RIDE_WAIT);
-        let free = path.release_at(now)?;
-        (now < until && free < until).then_some(until)
     }
 
     /// When what is due goes at the latest.
@@ -139,6 +122,18 @@ impl Feedback {
             _ => on_sent(outlet),
         }
     }
+}
+
+/// A report that is `due` would queue behind the datagram that was sent last: so long it can
+/// as well wait for the next.
+fn waits(path: &Path, due: Time, outlet: &Outlet<'_>) -> Option<Time> {
+    if outlet.paths.iter().any(|p| p.received.is_urgent()) {
+        return None;
+    }
+    let turn = path.congestion.pacing_rate().time_for(u64::from(path.mtu.current()));
+    let until = due + turn.min(LONGEST_RIDE_WAIT);
+    let free = path.release_at(outlet.now)?;
+    (outlet.now < until && free < until).then_some(until)
 }
 
 /// The places of the paths by which a report gets there soonest.

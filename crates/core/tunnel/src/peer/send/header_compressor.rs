@@ -65,9 +65,10 @@ impl HeaderCompressor {
         }
     }
 
-    /// The packet as it's to be carried: compressed, if its flow's context is known to the peer.
-    pub fn compress(&mut self, flow: u16, packet: InnerPacket) -> CarriedPacket {
-        if !self.enabled || packet.bytes.len() > LONGEST {
+    /// The packet as it's to be carried: compressed, if its flow's context is known to the peer,
+    /// unless the processor is the limit (`cpu_bound`) instead of the links.
+    pub fn compress(&mut self, flow: u16, packet: InnerPacket, cpu_bound: bool) -> CarriedPacket {
+        if !self.enabled || cpu_bound || packet.bytes.len() > LONGEST {
             return packet.into();
         }
         let of_flow = self.flows.entry(flow).or_default();
@@ -76,7 +77,7 @@ impl HeaderCompressor {
             self.header.push(current.number);
             let context = self.contexts.get(flow, current.number)?;
             let checksum = packet.offload.checksum;
-            let payload = context.compress(&packet.bytes, checksum, self.layer, &mut self.header);
+            let payload = context.compress(&packet.bytes, checksum, &mut self.header);
             Some((current, payload?))
         });
         let Some((current, payload)) = known else {
@@ -87,9 +88,10 @@ impl HeaderCompressor {
         if !current.known || self.header.len() >= payload {
             return packet.into();
         }
-        let mut bytes = packet.bytes;
-        bytes.splice(..payload, self.header.iter().copied());
-        CarriedPacket { bytes, form: Form::Compressed(packet.offload.segmentation) }
+        let form = Form::Compressed(packet.offload.segmentation);
+        let mut carried = CarriedPacket { bytes: packet.bytes, form };
+        carried.replace_front(payload, &self.header);
+        carried
     }
 
     /// As it was before [`Self::compress`].
@@ -97,11 +99,17 @@ impl HeaderCompressor {
         self.contexts.restore(flow, packet)
     }
 
+    /// The peer is to be told of some context.
+    pub fn has_untold(&self) -> bool {
+        !self.untold.is_empty()
+    }
+
     /// A context that the peer is to be told of, and its bytes.
-    pub fn next_untold(&mut self) -> Option<(u16, u8, Vec<u8>)> {
+    pub fn next_untold(&mut self) -> Option<(u16, u8, &[u8])> {
         while let Some((flow, number)) = self.untold.pop_front() {
-            if let Some(context) = self.contexts.get(flow, number) {
-                return Some((flow, number, context.as_bytes().to_vec()));
+            if self.contexts.get(flow, number).is_some() {
+                let context = self.contexts.get(flow, number)?;
+                return Some((flow, number, context.as_bytes()));
             }
         }
         None
@@ -190,15 +198,14 @@ mod tests {
 
     /// Sends that many segments; how many were compressed.
     fn send(compressor: &mut HeaderCompressor, port: u16, count: u32) -> usize {
-        let carried = (0..count).map(|n| compressor.compress(FLOW, segment(port, n)));
+        let carried = (0..count).map(|n| compressor.compress(FLOW, segment(port, n), false));
         carried.filter(|packet| packet.form == Form::Compressed(None)).count()
     }
 
     /// Tells the peer of what there is; the contexts.
     fn tell(compressor: &mut HeaderCompressor) -> Vec<(u16, u8)> {
-        std::iter::from_fn(|| compressor.next_untold())
-            .map(|(flow, number, _)| (flow, number))
-            .collect()
+        let next = || compressor.next_untold().map(|(flow, number, _)| (flow, number));
+        std::iter::from_fn(next).collect()
     }
 
     #[test]
@@ -213,9 +220,11 @@ mod tests {
         assert_eq!(send(&mut sender, 1, 20), 0, "the peer may not have got it");
         sender.on_known(flow, number);
         let sent = segment(1, 77);
-        let carried = sender.compress(FLOW, sent.clone());
+        let carried = sender.compress(FLOW, sent.clone(), false);
         assert!(carried.form == Form::Compressed(None) && carried.bytes.len() < 112, "{carried:?}");
-        assert_eq!(peer.restore(FLOW, carried), Some(sent));
+        assert_eq!(peer.restore(FLOW, carried), Some(sent.clone()));
+        let carried = sender.compress(FLOW, sent.clone(), true);
+        assert_eq!((carried.form, carried.bytes), (Form::default(), sent.bytes), "no time for it");
     }
 
     #[test]
@@ -256,7 +265,7 @@ mod tests {
             let (flow, number, header) = sender.next_untold().unwrap();
             assert!(peer.learn(flow, number, &header));
             sender.on_known(flow, number);
-            late.push(sender.compress(FLOW, segment(port, 30)));
+            late.push(sender.compress(FLOW, segment(port, 30), false));
         }
         for (port, packet) in [1, 2].into_iter().zip(late) {
             assert_eq!(packet.form, Form::Compressed(None));
@@ -310,7 +319,7 @@ mod tests {
         send(&mut sender, 1, 20);
         let [(flow, number)] = tell(&mut sender)[..] else { panic!("one context") };
         sender.on_known(flow, number);
-        let carried = sender.compress(FLOW, segment(1, 30));
+        let carried = sender.compress(FLOW, segment(1, 30), false);
         assert_eq!(peer.restore(FLOW, carried), None);
         assert!(!peer.learn(2000, 0, &segment(1, 1).bytes[..40]), "no such flow");
         assert!(!peer.learn(FLOW, 0, &[1, 2, 3]), "no header");

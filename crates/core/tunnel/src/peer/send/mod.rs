@@ -139,29 +139,18 @@ impl Send {
         self.packetizer.compressor.restore(flow, packet)
     }
 
-    /// True if there is a context that the peer is to be told of.
-    fn announce_contexts(&mut self) -> bool {
-        let mut any = false;
-        while let Some((flow, number, header)) = self.packetizer.compressor.next_untold() {
-            self.news.announce_context(flow, number, header);
-            any = true;
-        }
-        any
-    }
-
     /// What was told of it didn't arrive.
     pub fn on_announcement_lost(&mut self, of: Announcement, timers: &mut TimerTable) {
         self.news.on_lost(of);
         if let Announcement::Context(flow, number) = of {
             self.packetizer.compressor.on_lost(flow, number);
-            self.announce_contexts();
         }
         self.tell(timers);
     }
 
     /// Sends at once what is to be told at once.
     fn tell(&self, timers: &mut TimerTable) {
-        if self.news.is_urgent() {
+        if self.news.is_urgent() || self.packetizer.compressor.has_untold() {
             timers.fire(Timer::Control);
         }
     }
@@ -269,7 +258,8 @@ impl Send {
         outlet: &mut Outlet<'_>,
     ) -> Option<Transmit> {
         let mode = self.scheduler.mode;
-        let mut news = self.news.pending(mode, &mut reliability.abandoned, settings.opens_paths);
+        let (abandoned, compressor) = (&mut reliability.abandoned, &mut self.packetizer.compressor);
+        let mut news = self.news.pending(mode, abandoned, settings.opens_paths, compressor);
         let report = self.feedback.poll(&mut news, data_waits, outlet);
         report
             .or_else(|| probes::poll(&mut self.confirm, &mut news, settings, outlet))

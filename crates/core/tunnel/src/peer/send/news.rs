@@ -3,6 +3,7 @@
 //! whose acknowledgements not to hold back.
 
 use super::datagram::Datagram;
+use super::header_compressor::HeaderCompressor;
 use crate::config::Mode;
 use crate::path::Path;
 use crate::path::sent::{Announcement, SentFrame};
@@ -32,8 +33,6 @@ pub(super) struct News {
     referrals: Announced<Option<(u64, Vec<u8>)>>,
     /// Flows whose sender paces.
     paced: VecDeque<u16>,
-    /// Headers by which we mean to compress: flow, number, bytes.
-    contexts: VecDeque<(u16, u8, Vec<u8>)>,
     /// Headers by which the peer may compress: flow, number.
     known: VecDeque<(u16, u8)>,
 }
@@ -53,6 +52,8 @@ pub(super) struct PendingNews<'a> {
     abandoned: &'a mut VecDeque<Abandoned>,
     /// The side that opened the paths says how they are to be used.
     tells_policies: bool,
+    /// Its contexts, too, are to be told.
+    compressor: &'a mut HeaderCompressor,
 }
 
 impl Default for News {
@@ -63,7 +64,6 @@ impl Default for News {
             limit: Announced::default(),
             referrals: Announced::default(),
             paced: VecDeque::new(),
-            contexts: VecDeque::new(),
             known: VecDeque::new(),
         }
     }
@@ -103,11 +103,6 @@ impl News {
         }
     }
 
-    /// A header by which we mean to compress those of a flow.
-    pub fn announce_context(&mut self, flow: u16, number: u8, header: Vec<u8>) {
-        self.contexts.push_back((flow, number, header));
-    }
-
     /// A header is known, so that the peer may compress by it.
     pub fn announce_context_known(&mut self, flow: u16, number: u8) {
         if self.known.len() < MOST_KNOWN && !self.known.contains(&(flow, number)) {
@@ -123,7 +118,7 @@ impl News {
             Announcement::Limit => self.limit.untold = true,
             Announcement::Referrals => self.referrals.untold = true,
             Announcement::Paced(flow) => self.announce_paced(flow),
-            // Whoever compresses knows whether it's of use yet.
+            // The compressor knows whether it's of use yet.
             Announcement::Context(..) => {}
             Announcement::ContextKnown(flow, number) => self.announce_context_known(flow, number),
         }
@@ -134,7 +129,6 @@ impl News {
     pub fn restart(&mut self, is_home: bool) {
         self.mode_untold = true;
         self.paced.clear();
-        self.contexts.clear();
         self.known.clear();
         // Its silence was another time.
         if is_home && self.service.value.word == Service::HERE_AFTER_SILENCE {
@@ -148,7 +142,7 @@ impl News {
     /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
         let untold = self.service.untold || self.limit.untold || self.referrals.untold;
-        untold || !self.paced.is_empty() || !self.contexts.is_empty() || !self.known.is_empty()
+        untold || !self.paced.is_empty() || !self.known.is_empty()
     }
 
     /// With what was given up, in this mode.
@@ -158,8 +152,9 @@ impl News {
         mode: Mode,
         abandoned: &'a mut VecDeque<Abandoned>,
         tells_policies: bool,
+        compressor: &'a mut HeaderCompressor,
     ) -> PendingNews<'a> {
-        PendingNews { news: self, mode, abandoned, tells_policies }
+        PendingNews { news: self, mode, abandoned, tells_policies, compressor }
     }
 }
 
@@ -175,7 +170,7 @@ impl PendingNews<'_> {
 
     /// Something of it is to be told at once, though nothing else is sent.
     pub fn is_urgent(&self) -> bool {
-        self.news.is_urgent()
+        self.news.is_urgent() || self.compressor.has_untold()
     }
 
     /// Appends what must be the last of a datagram: peers of older versions take what follows for
@@ -188,7 +183,7 @@ impl PendingNews<'_> {
 
     #[cold]
     fn write_urgent(&mut self, datagram: &mut Datagram, path: &mut Path, out: &mut Vec<u8>) {
-        let News { service, limit, referrals, paced, contexts, known, .. } = &mut *self.news;
+        let News { service, limit, referrals, paced, known, .. } = &mut *self.news;
         if let Some(service) = service.take_if(datagram.left(out) > Service::MAX_LEN) {
             service.write(out);
             datagram.note(SentFrame::Announcement(Announcement::Service), &mut path.sent);
@@ -216,9 +211,9 @@ impl PendingNews<'_> {
             datagram.note(SentFrame::Announcement(known), &mut path.sent);
         }
         while datagram.left(out) > ContextFrame::MAX_LEN
-            && let Some((flow, number, header)) = contexts.pop_front()
+            && let Some((flow, number, header)) = self.compressor.next_untold()
         {
-            ContextFrame { flow, number, header: &header }.write(out);
+            ContextFrame { flow, number, header }.write(out);
             let context = Announcement::Context(flow, number);
             datagram.note(SentFrame::Announcement(context), &mut path.sent);
         }

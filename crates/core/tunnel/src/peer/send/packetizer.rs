@@ -1,12 +1,12 @@
 //! Gives packets of the queue their numbers, one of each flow at a time.
 
+use super::datagram::Outlet;
 use super::header_compressor::HeaderCompressor;
 use crate::entry::FLOWS;
 use crate::outgoing::PacketKey;
 use crate::peer::ingress::Ingress;
 use crate::peer::reliability::Reliability;
 use braid_inner::Layer;
-use braid_units::Time;
 
 /// How far each flow has come.
 #[derive(Debug)]
@@ -70,9 +70,9 @@ impl Packetizer {
         flow: u16,
         ingress: &mut Ingress,
         reliability: &mut Reliability,
-        freed: &mut Vec<Vec<u8>>,
-        working: Time,
+        outlet: &mut Outlet<'_>,
     ) -> Option<PacketKey> {
+        let working = outlet.working;
         let index = usize::from(flow);
         if self.cutting.len() <= index {
             self.sequences.resize(FLOWS, 0);
@@ -83,11 +83,11 @@ impl Packetizer {
         {
             return Some(key);
         }
-        let queued = ingress.next_packet(flow, freed, working)?;
+        let queued = ingress.next_packet(flow, outlet.freed, working)?;
         let sequence = self.sequences[index];
         self.sequences[index] = sequence.wrapping_add(1) & 0xff_ffff;
         let (worth, stream) = ((queued.class, queued.treatment.redundancy), queued.stream);
-        let packet = self.compressor.compress(flow, queued.packet);
+        let packet = self.compressor.compress(flow, queued.packet, outlet.cpu_bound);
         let key = reliability.insert(packet, (flow, sequence), worth, stream, working);
         self.cutting[index] = Some(key);
         Some(key)
