@@ -95,8 +95,7 @@ pub fn entries(folder: &Path) -> Result<Vec<Entry>, Error> {
         if !is_file(&path) {
             continue;
         }
-        let entry: Entry =
-            read_state(&path, VERSION).map_err(|error| Error::io("reading", &path, error))?;
+        let Some(entry) = read_state::<Entry>(&path, VERSION)?.intact(&path)? else { continue };
         if is_file(&entry.file(folder)) && entry.manifest(folder) == path {
             rest.insert(entry.begin.name.clone(), entry);
         }

@@ -133,9 +133,48 @@ pub(crate) fn rename_new(from: &Path, to: &Path) -> Result<(), Error> {
     renamed.map_err(|error| Error::io("renaming to", to, error.into()))
 }
 
+/// What a state file has.
+#[derive(Debug)]
+pub(crate) enum Stored<T> {
+    /// There is no such file.
+    Absent,
+    /// It can't be understood, for this reason.
+    Damaged(io::Error),
+    /// This.
+    Whole(T),
+}
+
+impl<T> Stored<T> {
+    /// What the file at `path` has, if it is there.
+    ///
+    /// # Errors
+    /// It can't be understood.
+    pub fn intact(self, path: &Path) -> Result<Option<T>, Error> {
+        match self {
+            Stored::Whole(content) => Ok(Some(content)),
+            Stored::Absent => Ok(None),
+            Stored::Damaged(error) => Err(Error::io("reading", path, error)),
+        }
+    }
+}
+
 /// Reads a [state file](state_file) of ours in a folder that others write in, too.
-pub(crate) fn read_state<T: DeserializeOwned>(path: &Path, version: u32) -> io::Result<T> {
-    state_file::from_json_or_bare(version, &read_own(path)?)
+///
+/// # Errors
+/// It can't be read, or is a newer Braid's.
+pub(crate) fn read_state<T: DeserializeOwned>(
+    path: &Path,
+    version: u32,
+) -> Result<Stored<T>, Error> {
+    match read_own(path).and_then(|text| state_file::from_json_or_bare(version, &text)) {
+        Ok(content) => Ok(Stored::Whole(content)),
+        Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", path, error)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound => Ok(Stored::Absent),
+            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Ok(Stored::Damaged(error)),
+            _ => Err(Error::io("reading", path, error)),
+        },
+    }
 }
 
 /// Writes one atomically, but not over that of a newer Braid.
@@ -158,15 +197,22 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("f.json");
         write_state(&file, 1, ["a"]).unwrap();
-        assert_eq!(read_state::<Vec<String>>(&file, 1).unwrap(), ["a"]);
+        let read = |version| match read_state::<Vec<String>>(&file, version).unwrap() {
+            Stored::Whole(content) => content,
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(read_state::<()>(&folder.path().join("other"), 1), Ok(Stored::Absent)));
+        assert_eq!(read(1), ["a"]);
         // As it was written before it said its version.
         fs::write(&file, r#"["b"]"#).unwrap();
-        assert_eq!(read_state::<Vec<String>>(&file, 1).unwrap(), ["b"]);
+        assert_eq!(read(1), ["b"]);
         write_state(&file, 2, ["c"]).unwrap();
         let why = read_state::<Vec<String>>(&file, 1).unwrap_err().to_string();
         assert!(why.contains("a newer braid wrote it"), "{why}");
         let why = write_state(&file, 1, ["d"]).unwrap_err().to_string();
         assert!(why.contains("f.json: a newer braid wrote it"), "{why}");
-        assert_eq!(read_state::<Vec<String>>(&file, 2).unwrap(), ["c"]);
+        assert_eq!(read(2), ["c"]);
+        fs::write(&file, "{").unwrap();
+        assert!(matches!(read_state::<Vec<String>>(&file, 2), Ok(Stored::Damaged(_))));
     }
 }

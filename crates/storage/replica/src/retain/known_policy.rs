@@ -2,11 +2,9 @@
 //! of it may go, which calls for a warning first.
 
 use crate::error::Error;
-use crate::files::{read_state, write_state};
-use braid_durable::state_file;
+use crate::files::{Stored, read_state, write_state};
 use braid_pool::retention::Policy;
 use serde::{Deserialize, Serialize};
-use std::io;
 use std::path::{Path, PathBuf};
 
 const VERSION: u32 = 1;
@@ -21,18 +19,11 @@ struct Record {
 /// # Errors
 /// The record is there but can't be read.
 pub fn is(folder: &Path, policy: &Policy) -> Result<bool, Error> {
-    let path = file(folder);
-    match read_state::<Record>(&path, VERSION) {
-        Ok(record) => Ok(record.policy == policy.to_string()),
-        Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", &path, error)),
+    Ok(match read_state::<Record>(&file(folder), VERSION)? {
+        Stored::Whole(record) => record.policy == policy.to_string(),
         // An unreadable record counts as another policy.
-        Err(error) => match error.kind() {
-            io::ErrorKind::NotFound | io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                Ok(false)
-            }
-            _ => Err(Error::io("reading", &path, error)),
-        },
-    }
+        Stored::Absent | Stored::Damaged(_) => false,
+    })
 }
 
 /// From now on it is this one.

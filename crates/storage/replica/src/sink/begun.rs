@@ -2,14 +2,13 @@
 
 use super::note::{Circumstances, Progress};
 use crate::error::Error;
-use crate::files::{open_own, read_state, write_state};
+use crate::files::{Stored, open_own, read_state, write_state};
 use crate::folder::WORK;
 use crate::shown::shown;
 use crate::wire::Begin;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::fs::File;
-use std::io;
 use std::path::Path;
 
 /// The folder, inside the one that receives, that holds what was begun, its note and checkpoints.
@@ -58,19 +57,14 @@ impl BegunReplica {
     /// What was begun is noted, but can't be read.
     pub fn load(folder: &Path) -> Result<Option<BegunReplica>, Error> {
         let path = folder.join(FOLDER).join(FILE);
-        match read_state(&path, VERSION) {
-            Ok(begun) => Ok(Some(begun)),
-            Err(error) => match error.kind() {
-                io::ErrorKind::NotFound => Ok(None),
-                io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                    Err(Error::Refused(format!(
-                        "{}: {error}; to begin afresh, delete it, the subvolume {WORK} beside it, \
-                         and the checkpoints in it",
-                        shown(&path).display()
-                    )))
-                }
-                _ => Err(Error::io("reading", &path, error)),
-            },
+        match read_state(&path, VERSION)? {
+            Stored::Whole(begun) => Ok(Some(begun)),
+            Stored::Absent => Ok(None),
+            Stored::Damaged(error) => Err(Error::Refused(format!(
+                "{}: {error}; to begin afresh, delete it, the subvolume {WORK} beside it, and the \
+                 checkpoints in it",
+                shown(&path).display()
+            ))),
         }
     }
 

@@ -85,11 +85,7 @@ pub(crate) fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
 
 fn begun_in(inside: &Path) -> Result<Option<Begin>, Error> {
     let path = inside.join(BEGUN);
-    match read_state(&path, VERSION) {
-        Ok(begin) => Ok(Some(begin)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("reading", &path, error)),
-    }
+    read_state(&path, VERSION)?.intact(&path)
 }
 
 impl Destination {

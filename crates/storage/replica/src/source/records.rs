@@ -3,7 +3,7 @@
 use super::choose::series_of;
 use crate::error::Error;
 use crate::exact_path::ExactPath;
-use crate::files::{read_state, write_state};
+use crate::files::{Stored, read_state, write_state};
 use crate::folder::Snapshot;
 use crate::shown::shown;
 use crate::wire::{Inventory, Unfinished};
@@ -12,7 +12,6 @@ use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
 use std::path::Path;
 
 /// The file in the snapshots' folder.
@@ -68,16 +67,14 @@ impl Replicas {
     /// # Errors They exist but can't be read.
     pub fn load(folder: &Path) -> Result<Replicas, Error> {
         let path = folder.join(FILE);
-        read_state(&path, VERSION).or_else(|error| match error.kind() {
-            io::ErrorKind::NotFound => Ok(Replicas::default()),
-            io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => {
-                Err(Error::Refused(format!(
-                    "{}: {error}; if you delete it, the next replication asks each place what it has",
-                    shown(&path).display()
-                )))
-            }
-            _ => Err(Error::io("reading", &path, error)),
-        })
+        match read_state(&path, VERSION)? {
+            Stored::Whole(replicas) => Ok(replicas),
+            Stored::Absent => Ok(Replicas::default()),
+            Stored::Damaged(error) => Err(Error::Refused(format!(
+                "{}: {error}; if you delete it, the next replication asks each place what it has",
+                shown(&path).display()
+            ))),
+        }
     }
 
     /// Writes what changed.
