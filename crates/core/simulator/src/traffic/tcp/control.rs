@@ -47,19 +47,23 @@ impl Control {
 
     pub fn on_ack(&mut self, ack: &AckInfo) {
         match self {
-            Self::Window(window) if ack.acked > 0 && !ack.recovering => {
-                window.on_acked(ack.acked, ack.rtt, ack.srtt, ack.now);
-            }
-            Self::Window(_) => {}
+            Self::Window(window) => window.on_ack(ack),
             Self::Bbr(bbr) => bbr.on_ack(ack),
             Self::Bbr3(bbr) => bbr.on_ack(ack),
+        }
+    }
+
+    /// So many segments were sent.
+    pub fn on_sent(&mut self, count: usize) {
+        if let Self::Window(window) = self {
+            window.on_sent(count);
         }
     }
 
     /// The first loss of a window.
     pub fn on_recovery(&mut self, in_flight: usize) {
         match self {
-            Self::Window(window) => window.on_loss(),
+            Self::Window(window) => window.on_recovery(in_flight),
             Self::Bbr(bbr) => bbr.on_recovery(in_flight),
             Self::Bbr3(bbr) => bbr.on_recovery(in_flight),
         }
@@ -68,7 +72,7 @@ impl Control {
     /// All of that window has been made good.
     pub fn on_recovered(&mut self) {
         match self {
-            Self::Window(_) => {}
+            Self::Window(window) => window.on_recovered(),
             Self::Bbr(bbr) => bbr.on_recovered(),
             Self::Bbr3(bbr) => bbr.on_recovered(),
         }

@@ -5,6 +5,7 @@
 mod ack_info;
 mod bbr;
 mod control;
+mod prr;
 mod rate_sample;
 mod receiver;
 mod sender;

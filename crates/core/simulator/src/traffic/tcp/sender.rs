@@ -152,6 +152,7 @@ impl Sender {
         }
         self.lost -= count;
         self.in_flight += count;
+        self.control.on_sent(count);
         if let Some(rate) = self.control.pacing_rate() {
             let from = self.paced_until.max(now);
             self.paced_until = from + Duration::from_secs_f64(count as f64 / rate.max(1.0));
@@ -285,6 +286,7 @@ impl Sender {
             return;
         }
         self.control = control;
+        self.control.on_recovered();
         (self.recover, self.timed_out) = (None, false);
         for segment in self.board.iter_mut().filter(|segment| segment.state == State::Lost) {
             segment.state = State::InFlight;

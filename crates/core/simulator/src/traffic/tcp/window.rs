@@ -1,3 +1,5 @@
+use super::ack_info::AckInfo;
+use super::prr::RateReduction;
 use braid_units::Time;
 use std::time::Duration;
 
@@ -35,6 +37,9 @@ pub(super) struct Window {
     epoch: Option<(Time, f64, f64)>,
     base_rtt: Duration,
     round: (f64, u32, Duration),
+    /// While losses are made good, but not in QUIC: most of its stacks halve at once (RFC 9002,
+    /// section 7.3.2).
+    reduction: Option<RateReduction>,
 }
 
 impl Window {
@@ -47,14 +52,30 @@ impl Window {
             epoch: None,
             base_rtt: Duration::MAX,
             round: (0.0, 0, Duration::MAX),
+            reduction: None,
         }
     }
 
     pub fn segments(&self) -> usize {
-        self.size as usize
+        self.reduction.as_ref().map_or(self.size as usize, RateReduction::window)
     }
 
-    pub fn on_acked(&mut self, count: u32, rtt: Option<Duration>, srtt: Duration, now: Time) {
+    pub fn on_ack(&mut self, ack: &AckInfo) {
+        if let Some(reduction) = &mut self.reduction {
+            let advances = ack.acked > 0 && ack.lost == 0;
+            reduction.on_ack(ack.newly_delivered as usize, ack.in_flight, advances);
+        } else if ack.acked > 0 && !ack.recovering {
+            self.grow(ack.acked, ack.rtt, ack.srtt, ack.now);
+        }
+    }
+
+    pub fn on_sent(&mut self, count: usize) {
+        if let Some(reduction) = &mut self.reduction {
+            reduction.on_sent(count);
+        }
+    }
+
+    fn grow(&mut self, count: u32, rtt: Option<Duration>, srtt: Duration, now: Time) {
         let count = f64::from(count);
         if self.size < self.threshold {
             self.size += count;
@@ -74,17 +95,25 @@ impl Window {
         self.kind != Congestion::Reno
     }
 
-    pub fn on_loss(&mut self) {
+    pub fn on_recovery(&mut self, in_flight: usize) {
         let beta = if self.is_cubic() { CUBIC_BETA } else { 0.5 };
+        let before = self.size as usize;
         // Fast convergence (RFC 9438, section 4.7).
         self.largest =
             if self.size < self.largest { self.size * (1.0 + beta) / 2.0 } else { self.size };
         self.size = (self.size * beta).max(2.0);
         self.threshold = self.size;
         self.epoch = None;
+        self.reduction = (self.kind != Congestion::Quic)
+            .then(|| RateReduction::new(before, self.size as usize, in_flight));
+    }
+
+    pub fn on_recovered(&mut self) {
+        self.reduction = None;
     }
 
     pub fn on_timeout(&mut self, in_flight: usize) {
+        self.reduction = None;
         let beta = if self.is_cubic() { CUBIC_BETA } else { 0.5 };
         self.largest = self.size;
         self.threshold = (in_flight as f64 * beta).max(2.0);
@@ -133,12 +162,13 @@ mod tests {
         let mut window = Window::new(Congestion::Cubic);
         let rtt = Duration::from_millis(50);
         window.size = 100.0;
-        window.on_loss();
+        window.on_recovery(100);
+        window.on_recovered();
         assert_eq!(window.segments(), 70);
         let mut reached = None;
         for round in 0..400u64 {
             let now = Time::ZERO + rtt * round as u32;
-            window.on_acked(window.size as u32, Some(rtt), rtt, now);
+            window.grow(window.size as u32, Some(rtt), rtt, now);
             if reached.is_none() && window.size >= 99.0 {
                 reached = Some(now.as_secs_f64());
             }
