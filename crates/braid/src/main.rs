@@ -5,6 +5,7 @@ mod daemon;
 #[cfg(feature = "fleet")]
 mod fleet_store;
 
+#[allow(unsafe_code)]
 fn main() -> std::process::ExitCode {
     // SAFETY: no other thread runs yet.
     unsafe { std::env::set_var("PATH", braid_tool::search_path()) };

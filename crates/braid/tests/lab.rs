@@ -1,5 +1,7 @@
 //! `braid lab` with its own tunnel, as a user without root calls it.
 
+#![allow(unsafe_code)]
+
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -2,6 +2,8 @@
 //! upgrade. The tunnel's device is handed on and what was set on the host stays, so no route or
 //! address is missing in between and connections go on; keys and paths are negotiated anew.
 
+#![allow(unsafe_code)]
+
 use super::supervise::start_thread;
 use braid_control::config::AnyConfig;
 use braid_control::request::Refusal;

@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use std::panic::resume_unwind;
 use std::process::Command;
 

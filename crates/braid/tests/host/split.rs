@@ -1,6 +1,8 @@
 //! `[split_tcp]`: connections that end at both ends of the tunnel look whole to clients and
 //! servers, and none is left half when an end goes.
 
+#![allow(unsafe_code)]
+
 use crate::inbound::world_with_lan;
 use crate::scale::processor_seconds;
 use crate::world::{World, assert_unchanged, settled_state, sh};

@@ -1,6 +1,8 @@
 //! All frames that come out of devices, and which of them a kill switch has no
 //! exception for.
 
+#![allow(unsafe_code)]
+
 use crate::dns::ASKED;
 use crate::network::ENDPOINT_NAME;
 use braid_linux::netns::NetNs;

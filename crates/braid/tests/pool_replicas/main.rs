@@ -1,5 +1,7 @@
 //! `braid pool replicate` and its neighbours as a user has them, on real btrfs.
 
+#![allow(unsafe_code)]
+
 mod over_ssh;
 mod retention;
 mod sshd;

@@ -1,5 +1,7 @@
 //! An SSH server of the test's own, that nobody else can reach.
 
+#![allow(unsafe_code)]
+
 use crate::{Process, free_port, text};
 use std::fs;
 use std::path::{Path, PathBuf};

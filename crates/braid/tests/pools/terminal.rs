@@ -1,6 +1,8 @@
 //! What moves on a terminal while something takes long, and what is there in the end; the terminal
 //! is a pty.
 
+#![allow(unsafe_code)]
+
 use crate::host::{Host, mib};
 use braid_loop_disks::in_private_mounts;
 use std::fs::{self, File};

@@ -1,6 +1,8 @@
 //! In the steady state the way through the core costs no allocation a packet:
 //! big and small ones, both directions, acknowledgements included.
 
+#![allow(unsafe_code)]
+
 #[path = "../benches/star/mod.rs"]
 mod star;
 

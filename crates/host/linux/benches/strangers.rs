@@ -5,6 +5,8 @@
 //!
 //! `cargo bench -p braid-linux --bench strangers`
 
+#![allow(unsafe_code)]
+
 use braid_linux::udp::{Family, LinkBind, LinkSocket, ReceiveBuffers, Steered, Steering};
 use std::net::{Ipv4Addr, UdpSocket};
 use std::num::NonZeroU8;

@@ -1,5 +1,7 @@
 //! Sockets that the service manager listens on for us (sd_listen_fds(3)).
 
+#![allow(unsafe_code)]
+
 use crate::exec;
 use rustix::net::sockopt::socket_acceptconn;
 use std::ffi::OsStr;

@@ -2,6 +2,8 @@
 //! Unix socket (unix(7)). It is gone with the process, however that ends, and can neither be
 //! deleted, nor be on a disk that is full.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, geteuid, kill_process};

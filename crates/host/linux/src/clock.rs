@@ -1,5 +1,7 @@
 //! The host's clock.
 
+#![allow(unsafe_code)]
+
 use crate::sys::check;
 use std::io;
 use std::mem::MaybeUninit;

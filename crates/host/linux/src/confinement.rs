@@ -1,6 +1,8 @@
 //! What a process gives up, so that whoever gets at it, or at what it leaves,
 //! gets little: capabilities(7), core(5), umask(2).
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::io;
 

@@ -1,6 +1,8 @@
 //! Replaces this process by another program (execve(2)): with the same process id, children and
 //! rights, and with the descriptors that it passes on.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs;

@@ -1,6 +1,8 @@
 //! One ping (ICMP echo, RFC 792 and RFC 4443) by a given device: whether a link
 //! passes traffic to a host and back.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use braid_inner::checksum;
 use std::io;

@@ -3,6 +3,8 @@
 //! server's /64 or /56 on the wire instead of routing it to the server, and the
 //! kernel's own proxy wants every single address listed.
 
+#![allow(unsafe_code)]
+
 use crate::netlink::Netlink;
 use crate::sys;
 use ipnet::Ipv6Net;

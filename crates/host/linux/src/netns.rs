@@ -1,6 +1,8 @@
 //! Network namespaces, for tests and the lab: anonymous ones held by a
 //! descriptor, so that the kernel removes them when the last holder dies.
 
+#![allow(unsafe_code)]
+
 use crate::netlink::Netlink;
 use crate::sys;
 use std::ffi::{CString, OsStr};

@@ -1,6 +1,8 @@
 //! The process at the other end of a Unix socket, as recorded by the kernel when it connected:
 //! unix(7).
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use rustix::process::geteuid;
 use std::fs;

@@ -1,6 +1,8 @@
 //! Waiting for many descriptors at once, with deadlines finer than a
 //! millisecond (epoll(7), epoll_pwait2(2)).
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

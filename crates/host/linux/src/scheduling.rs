@@ -1,5 +1,7 @@
 //! How soon the kernel lets a thread run (sched(7), sched_setattr(2)).
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::io;
 use std::mem;

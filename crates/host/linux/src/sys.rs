@@ -1,5 +1,7 @@
 //! The few wrappers around system calls that several files here share.
 
+#![allow(unsafe_code)]
+
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

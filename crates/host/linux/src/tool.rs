@@ -1,5 +1,7 @@
 //! What other programs say, or do; and such as go on and tell of what happens.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use braid_tool::run;
 use std::ffi::OsStr;

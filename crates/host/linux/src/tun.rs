@@ -1,6 +1,8 @@
 //! A TUN or TAP device with its offloads: super-packets of up to 64 KiB cross
 //! it uncut (Documentation/networking/tuntap.rst, linux/if_tun.h).
 
+#![allow(unsafe_code)]
+
 mod trust;
 mod virtio;
 

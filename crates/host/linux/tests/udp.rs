@@ -1,5 +1,7 @@
 //! UDP between real sockets: batches, addresses, MTU, links.
 
+#![allow(unsafe_code)]
+
 mod namespaces;
 
 use braid_linux::netlink::Netlink;

@@ -1,6 +1,8 @@
 //! Without root: a user namespace in which everything about networks is
 //! allowed. Has no harness, because that would start threads.
 
+#![allow(unsafe_code)]
+
 use braid_linux::netlink::Netlink;
 use braid_linux::netns::{NetNs, enter_user_namespace};
 

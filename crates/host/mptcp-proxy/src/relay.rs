@@ -1,6 +1,8 @@
 //! From one socket to the other, without a copy through this process where the
 //! kernel can (splice(2)).
 
+#![allow(unsafe_code)]
+
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with};
 use socket2::Socket;
 use std::io::{self, Read, Write};

@@ -1,5 +1,7 @@
 //! The sockets of a proxy.
 
+#![allow(unsafe_code)]
+
 use crate::{Settings, Way};
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::hash::{BuildHasher, Hasher, RandomState};

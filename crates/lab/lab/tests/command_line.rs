@@ -2,6 +2,8 @@
 //! nothing left behind. This test has no harness, since the lab must start with
 //! a single thread: with arguments it is the program, without it is the test.
 
+#![allow(unsafe_code)]
+
 use braid_lab::LabArgs;
 use braid_lab::report::Results;
 use clap::Parser;

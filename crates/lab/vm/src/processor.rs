@@ -5,6 +5,8 @@
 //! another processor takes longer than what it then does. On one processor a process starts in
 //! half the time or less (docs/measurements/tests.md).
 
+#![allow(unsafe_code)]
+
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -1,5 +1,7 @@
 //! btrfs' ioctls, by the kernel's include/uapi/linux/btrfs.h.
 
+#![allow(unsafe_code)]
+
 use braid_pool::observed::BtrfsErrors;
 use braid_pool::uuid::Uuid;
 use std::fs::File;

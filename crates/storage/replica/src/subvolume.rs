@@ -1,6 +1,8 @@
 //! btrfs subvolumes through the kernel's own requests: no tool's output is parsed, and names may
 //! contain anything but `/` and a zero byte.
 
+#![allow(unsafe_code)]
+
 mod edit;
 pub(crate) mod ioctl;
 mod list;

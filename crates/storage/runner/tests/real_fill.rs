@@ -2,6 +2,8 @@
 //! fallocate(2) until there is no space left. Nothing but metadata is written, so the disks can be
 //! as large as real ones.
 
+#![allow(unsafe_code)]
+
 use braid_loop_disks::{LoopDisk, fast_folder, in_private_mounts, run};
 use braid_pool::capacity::{Capacity, capacity};
 use braid_pool::layout::{Layout, MdFilesystem, MdLayout};

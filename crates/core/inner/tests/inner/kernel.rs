@@ -1,6 +1,8 @@
 //! This kernel's opinion: what it makes of our super-packets, and what its own
 //! look like.
 
+#![allow(unsafe_code)]
+
 use crate::build::{ACK, CWR, FIN, PSH, SYN, Spec, Transport, naive_checksum};
 use crate::tun::{Tun, in_namespace, ip, sysctl};
 use braid_inner::{

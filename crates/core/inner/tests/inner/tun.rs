@@ -1,5 +1,7 @@
 //! A network namespace with TUN devices, for one test each.
 
+#![allow(unsafe_code)]
+
 use braid_inner::{Checksum, InnerPacket, Layer, Offload, Segmentation, SegmentationKind};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};

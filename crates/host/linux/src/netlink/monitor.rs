@@ -1,5 +1,7 @@
 //! What changes by itself: links come and go, DHCP gives addresses, routes move.
 
+#![allow(unsafe_code)]
+
 use super::message::{Message, messages};
 use super::{Address, Link, Route, address, link, route};
 use crate::sys;

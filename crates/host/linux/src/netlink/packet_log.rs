@@ -1,5 +1,7 @@
 //! Copies of packets that nftables' `log group` hands over (linux/netfilter/nfnetlink_log.h).
 
+#![allow(unsafe_code)]
+
 use super::Netlink;
 use super::message::{Request, attributes, messages};
 use crate::sys;

@@ -1,5 +1,7 @@
 //! A blocking netlink socket: one request, its answers.
 
+#![allow(unsafe_code)]
+
 use super::message::{HEADER_LEN, Message, Request, messages, u32_at};
 use crate::sys;
 use std::io;

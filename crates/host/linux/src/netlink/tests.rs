@@ -3,6 +3,8 @@
 //! (`tests/requests/capture.sh`). So it is known to be right also where the running
 //! kernel has no bonding, no TEQL or no WireGuard to try it on.
 
+#![allow(unsafe_code)]
+
 use super::link::header;
 use super::message::{HEADER_LEN, Request, attributes, messages, string, u16_at};
 use super::{Endpoint, Generic, Limits, Netlink, Route};

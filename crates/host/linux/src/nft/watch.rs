@@ -1,6 +1,8 @@
 //! Tells that somebody changed the firewall's rules: other programs flush them
 //! all, ours with them.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};

@@ -1,5 +1,7 @@
 //! Programs that stay, such as teamd and pppd: known by a file with their number.
 
+#![allow(unsafe_code)]
+
 use super::file;
 use crate::sys;
 use rustix::io::Errno;

@@ -1,5 +1,7 @@
 //! Socket addresses as the kernel lays them out.
 
+#![allow(unsafe_code)]
+
 use crate::sys;
 use std::ffi::CString;
 use std::io;

@@ -2,6 +2,8 @@
 //! (unix(7), `SOCK_SEQPACKET`), one end for who would have a UDP socket, one for the carrier.
 //! A message is a batch: the address, the length of each datagram but the last, the datagrams.
 
+#![allow(unsafe_code)]
+
 use super::{Family, Kind, LinkSocket, SendError, Transmit};
 use crate::sys;
 use std::io::{self, IoSlice};

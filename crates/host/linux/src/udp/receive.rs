@@ -1,5 +1,7 @@
 //! Receiving: batches of datagrams, coalesced ones taken apart.
 
+#![allow(unsafe_code)]
+
 use super::address::SocketAddress;
 use super::control::Control;
 use super::{Kind, LinkSocket, carried};

@@ -1,5 +1,7 @@
 //! Sending: one datagram, or a batch of equal ones in one call.
 
+#![allow(unsafe_code)]
+
 use super::address::SocketAddress;
 use super::control::Control;
 use super::{Family, Kind, LinkSocket};

@@ -1,6 +1,8 @@
 //! Several sockets at one address, to each of which the kernel delivers what is meant for its owner
 //! (socket(7): `SO_REUSEPORT`, `SO_ATTACH_REUSEPORT_CBPF`).
 
+#![allow(unsafe_code)]
+
 use super::{LinkBind, LinkSocket, UDP_GRO, bind_to_address, set_receive_buffer};
 use crate::sys;
 use std::io;

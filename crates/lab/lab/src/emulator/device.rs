@@ -2,6 +2,8 @@
 //! offloads, so that a packet is what crosses the link. (The tunnel's own
 //! device, with offloads, is braid-linux's.)
 
+#![allow(unsafe_code)]
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};

@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use super::link::{End, LinkParts, RunningLink, SharedCounters};
 use super::{DirectionCounters, LinkChange};
 use braid_units::Time;

@@ -2,6 +2,8 @@
 //! `SO_TIMESTAMPNS`), as ping(8) does: how long the receiving program then waits
 //! for the processor is not the network's.
 
+#![allow(unsafe_code)]
+
 use socket2::Socket;
 use std::io;
 use std::mem;

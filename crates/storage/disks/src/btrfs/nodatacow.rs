@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use crate::mount_table::{MountTable, Mounted};
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::AsRawFd;

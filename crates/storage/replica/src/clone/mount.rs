@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use crate::error::Error;
 use crate::subvolume;
 use braid_pool::uuid::Uuid;

@@ -5,6 +5,8 @@
 //! process continues after the last command. After a kernel crash neither can be trusted: the note
 //! records the boot and mount in which it was made, and is ignored in any other.
 
+#![allow(unsafe_code)]
+
 use crate::chain::{BLOCK, Chain};
 use rustix::fs::{AtFlags, StatxFlags, statx};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};

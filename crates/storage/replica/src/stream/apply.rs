@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use super::folders::{Folders, beneath};
 use super::{Command, Compressed, StreamError};
 use crate::error::Error;

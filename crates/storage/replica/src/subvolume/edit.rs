@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use super::ioctl::{self, VolumeArgs};
 use braid_pool::uuid::Uuid;
 use std::ffi::OsStr;

@@ -1,5 +1,7 @@
 //! The kernel's btrfs requests on subvolumes, as `linux/btrfs.h` has them.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::mem;

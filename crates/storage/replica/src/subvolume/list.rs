@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use super::ioctl::{self, SearchArgs};
 use super::{TOP_LEVEL, some_uuid};
 use braid_pool::uuid::Uuid;

@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use super::ioctl::{self, SendArgs};
 use serde::{Deserialize, Serialize};
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! Programs, run without a shell.
 
+#![allow(unsafe_code)]
+
 use braid_pool::step::Argv;
 use braid_tool::{search_path, wait};
 use std::fs::{File, OpenOptions};

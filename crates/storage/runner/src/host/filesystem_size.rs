@@ -1,5 +1,7 @@
 //! Whether a filesystem fills the device below it.
 
+#![allow(unsafe_code)]
+
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,5 +1,6 @@
 //! A host with loop disks, on which plans are made, carried out, killed, resumed and abandoned.
 
+#![allow(unsafe_code)]
 // Each test program uses a part of it.
 #![allow(dead_code)]
 

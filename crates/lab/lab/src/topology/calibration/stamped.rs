@@ -1,3 +1,5 @@
+#![allow(unsafe_code)]
+
 use braid_units::Time;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
