@@ -216,7 +216,7 @@ mod tests {
         assert_eq!(sender.next_untold(), None, "too short to be worth it");
         assert_eq!(send(&mut sender, 1, 20), 0);
         let (flow, number, header) = sender.next_untold().unwrap();
-        assert!(peer.learn(flow, number, &header));
+        assert!(peer.learn(flow, number, header));
         assert_eq!(send(&mut sender, 1, 20), 0, "the peer may not have got it");
         sender.on_known(flow, number);
         let sent = segment(1, 77);
@@ -263,7 +263,7 @@ mod tests {
         for port in [1, 2] {
             send(&mut sender, port, 20);
             let (flow, number, header) = sender.next_untold().unwrap();
-            assert!(peer.learn(flow, number, &header));
+            assert!(peer.learn(flow, number, header));
             sender.on_known(flow, number);
             late.push(sender.compress(FLOW, segment(port, 30), false));
         }
