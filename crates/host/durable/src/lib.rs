@@ -25,8 +25,9 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 /// The owner stays, and the mode if none is given; a symbolic link stays and its
 /// target is replaced. It is on disk when this returns.
 ///
-/// # Errors What the system says; `TimedOut` when another program keeps writing it. Then the file
-/// is as it was.
+/// # Errors
+/// What the system says; `TimedOut` when another program keeps writing it. Then the file is as it
+/// was.
 pub fn replace(path: &Path, contents: &[u8], mode: Option<u32>) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(contents)).map(drop)
 }

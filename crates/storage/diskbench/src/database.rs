@@ -100,7 +100,8 @@ impl fmt::Display for Server {
 impl Running {
     /// Starts one with its data in a new folder in `folder`.
     ///
-    /// # Errors [`ToolError::Missing`] when it isn't installed; then nothing was made.
+    /// # Errors
+    /// [`ToolError::Missing`] when it isn't installed; then nothing was made.
     pub fn start(server: Server, folder: &Path) -> Result<Running, BenchError> {
         let user = server.account()?;
         // Checked first, so that nothing is made for a server that isn't installed.

@@ -143,8 +143,9 @@ impl Measurement {
 
 /// Measures at a place.
 ///
-/// # Errors Those of [`files`], and what goes wrong with a database server. One that isn't
-/// installed isn't an error: it is in [`Findings::skipped`].
+/// # Errors
+/// Those of [`files`], and what goes wrong with a database server. One that isn't installed isn't
+/// an error: it is in [`Findings::skipped`].
 pub fn place(
     place: &TestFolder,
     method: &Method,

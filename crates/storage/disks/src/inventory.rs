@@ -119,8 +119,9 @@ impl Inventory {
     /// The disk that the user means: by path, by-id link, any other link, or id (`--erase` takes
     /// that too).
     ///
-    /// # Errors [`NoSuchDisk::Unknown`] when no disk has that name, [`NoSuchDisk::Ambiguous`] when
-    /// several are.
+    /// # Errors
+    /// [`NoSuchDisk::Unknown`] when no disk has that name, [`NoSuchDisk::Ambiguous`] when several
+    /// are.
     pub fn find(&self, name: &str) -> Result<&Disk, NoSuchDisk> {
         let target = fs::canonicalize(name).ok();
         let path = target.as_deref().and_then(Path::to_str).unwrap_or(name);

@@ -51,8 +51,9 @@ impl ScrubLog {
 
     /// Writes it atomically.
     ///
-    /// # Errors When its folder can't be made or the file can't be written, or a newer Braid wrote
-    /// the existing one, which stays.
+    /// # Errors
+    /// When its folder can't be made or the file can't be written, or a newer Braid wrote the
+    /// existing one, which stays.
     pub fn write(&self, host: &HostRoot, array: Uuid) -> io::Result<()> {
         state_file::replace(&file(host, array), VERSION, self, None)
     }

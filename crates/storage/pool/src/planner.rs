@@ -124,8 +124,9 @@ pub struct MemberName(pub String);
 
 /// Plans a new pool.
 ///
-/// # Errors Too few or too small disks, two that are the same, one that may not be taken, a layout
-/// that loses data and wasn't accepted, or a mount point that is taken or can't be one.
+/// # Errors
+/// Too few or too small disks, two that are the same, one that may not be taken, a layout that
+/// loses data and wasn't accepted, or a mount point that is taken or can't be one.
 pub fn create(new: &NewPool, host: &ObservedHost) -> Result<Plan, Refused> {
     check_new(new, host)?;
     match new.layout {
@@ -158,7 +159,8 @@ pub fn change(
 /// Checks that a pool has the member that the user names, before new disks are judged, which may be
 /// right for the member that was meant.
 ///
-/// # Errors [`Refused::NoSuchMember`], with the existing ones.
+/// # Errors
+/// [`Refused::NoSuchMember`], with the existing ones.
 pub fn check_member(pool: &ObservedPool, member: &MemberName) -> Result<(), Refused> {
     use engine::Engine;
     match pool {
@@ -182,7 +184,8 @@ pub(crate) fn to_be_lent(pool: &ObservedBtrfs, old: &BtrfsMember) -> Option<u64>
 /// Plans giving up `pool`: it is unmounted, nothing starts or mounts it any more, and its disks
 /// that are here end up empty. Anything else on those disks stays.
 ///
-/// # Errors When the system is on it, or it carries something that Braid doesn't know.
+/// # Errors
+/// When the system is on it, or it carries something that Braid doesn't know.
 pub fn destroy(pool: &ObservedPool, host: &ObservedHost) -> Result<Plan, Refused> {
     destroy::plan(pool, host)
 }

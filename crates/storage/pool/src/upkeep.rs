@@ -79,7 +79,8 @@ pub struct Replication {
 
 /// Parses a replication's rate limit; zero is refused, since it would wait forever.
 ///
-/// # Errors What is wrong with it, in words: it isn't a rate, or it is zero.
+/// # Errors
+/// What is wrong with it, in words: it isn't a rate, or it is zero.
 pub fn rate_limit(text: &str) -> Result<Rate, String> {
     match text.parse::<Rate>() {
         Ok(rate) if rate.bits_per_sec() == 0 => Err("nothing would ever be sent".to_owned()),

@@ -41,7 +41,8 @@ pub enum Allowed {
 
 /// Does what the other end asks for; a replication is in `register` meanwhile.
 ///
-/// # Errors What it asks for isn't allowed or possible, or failed. The other end was told, too.
+/// # Errors
+/// What it asks for isn't allowed or possible, or failed. The other end was told, too.
 pub fn serve(
     mut connection: Connection,
     allowed: &Allowed,

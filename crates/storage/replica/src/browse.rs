@@ -97,7 +97,8 @@ pub enum What {
 impl Opened {
     /// Opens the snapshot of this name in a folder.
     ///
-    /// # Errors There is none, or it isn't read-only.
+    /// # Errors
+    /// There is none, or it isn't read-only.
     pub fn open(folder: &Path, name: &OsStr) -> Result<Opened, Error> {
         let shown = folder.join(name);
         let none = || Error::Refused(format!("there is no snapshot {}", shown.display()));
@@ -135,7 +136,8 @@ impl Opened {
 
     /// Checks that this path exists in it.
     ///
-    /// # Errors It doesn't, or it leads out of the snapshot.
+    /// # Errors
+    /// It doesn't, or it leads out of the snapshot.
     pub fn is_there(&self, path: &Path) -> Result<(), Error> {
         let Some(name) = path.file_name() else {
             let shown = self.shown.join(relative(path));

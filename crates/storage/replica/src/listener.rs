@@ -63,7 +63,8 @@ pub fn serve(
 
 /// Checks that the address itself is acceptable for listening.
 ///
-/// # Errors It stands for every address of this computer.
+/// # Errors
+/// It stands for every address of this computer.
 pub fn check(address: SocketAddr) -> Result<(), Error> {
     match address.ip().is_unspecified() {
         true => Err(Error::Refused(format!(

@@ -44,8 +44,9 @@ pub struct Received {
 
 /// Receives into `folder` what the source at the other end of `connection` sends.
 ///
-/// # Errors The folder isn't suitable, another process is receiving there, the connection broke, or
-/// a stream can't be applied.
+/// # Errors
+/// The folder isn't suitable, another process is receiving there, the connection broke, or a stream
+/// can't be applied.
 pub fn serve(connection: &mut Connection, folder: &Path, watch: &Watch) -> Result<Received, Error> {
     let _lives = connection.out.ping_while_silent()?;
     let outcome = receive_all(connection, folder, watch).map_err(|error| match error {

@@ -67,7 +67,8 @@ pub fn verify(
 
 /// Checks that stored streams are unchanged and complete.
 ///
-/// # Errors There are none in `folder`, or they can't be read.
+/// # Errors
+/// There are none in `folder`, or they can't be read.
 pub fn verify_stored(
     folder: &Place,
     connector: &Connector,

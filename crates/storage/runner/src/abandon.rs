@@ -19,7 +19,8 @@ pub struct Remains {
 /// Undoes the steps that were begun. It stops at one that can't be undone: those before it stay
 /// too, since it depends on them. Returns what stays, in the plan's order.
 ///
-/// # Errors [`RunError::System`] when the host fails, can't be asked, or the user stops it;
+/// # Errors
+/// [`RunError::System`] when the host fails, can't be asked, or the user stops it;
 /// [`RunError::Journal`] when the journal can't be written. Then it can be called again.
 pub fn abandon(
     log: &mut dyn Log,

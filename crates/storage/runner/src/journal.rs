@@ -122,10 +122,10 @@ impl StateDir {
     /// Begins a journal: the plan is on disk when this returns. Refused while another one of the
     /// pool is unfinished, or another process changes a disk that the plan claims.
     ///
-    /// # Errors [`JournalError::Unfinished`], [`JournalError::Busy`] when another process works on
-    /// the pool, [`JournalError::Disk`] when one works on a disk of the plan,
-    /// [`JournalError::Name`], [`JournalError::Record`] when the existing journal can't be read, or
-    /// [`JournalError::Io`].
+    /// # Errors
+    /// [`JournalError::Unfinished`], [`JournalError::Busy`] when another process works on the pool,
+    /// [`JournalError::Disk`] when one works on a disk of the plan, [`JournalError::Name`],
+    /// [`JournalError::Record`] when the existing journal can't be read, or [`JournalError::Io`].
     pub fn begin(&self, pool: &str, plan: Plan) -> Result<PlanJournal, JournalError> {
         let folder = self.folder(pool)?;
         make_folders(&folder)?;
@@ -144,8 +144,9 @@ impl StateDir {
 
     /// Reopens the pool's unfinished journal.
     ///
-    /// # Errors [`JournalError::NothingUnfinished`], [`JournalError::Busy`] when another process
-    /// works on the pool, [`JournalError::Disk`] when one works on a disk of the plan,
+    /// # Errors
+    /// [`JournalError::NothingUnfinished`], [`JournalError::Busy`] when another process works on
+    /// the pool, [`JournalError::Disk`] when one works on a disk of the plan,
     /// [`JournalError::Name`], [`JournalError::Record`] when the journal can't be read, or
     /// [`JournalError::Io`].
     pub fn reopen(&self, pool: &str) -> Result<PlanJournal, JournalError> {

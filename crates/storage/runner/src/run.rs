@@ -10,8 +10,9 @@ use braid_pool::step::{Action, Condition, Plan, Step, Undo};
 /// done. What is already done, by an earlier run or by somebody else, is left alone. A step that
 /// the plan calls dispensable is skipped when it can't be done.
 ///
-/// # Errors [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs
-/// it; [`RunError::Ineffective`] when a step or the whole plan was performed without effect;
+/// # Errors
+/// [`RunError::BeingAbandoned`]; [`RunError::Unmet`] when something isn't as a step needs it;
+/// [`RunError::Ineffective`] when a step or the whole plan was performed without effect;
 /// [`RunError::System`] when the host fails or the user stops it; [`RunError::Journal`] when the
 /// journal can't be written.
 pub fn run(

@@ -128,8 +128,9 @@ pub fn start_in_background(host: &HostRoot, pool: &ObservedPool) -> Result<(), S
 
 /// Stops the scrub of a pool; `false` when none ran.
 ///
-/// # Errors [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] (md), [`ScrubError::Io`]
-/// when the kernel refuses or the end can't be recorded.
+/// # Errors
+/// [`ScrubError::NotMounted`] (btrfs), [`ScrubError::NotRunning`] (md), [`ScrubError::Io`] when the
+/// kernel refuses or the end can't be recorded.
 pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> {
     match pool {
         ObservedPool::Btrfs(btrfs) => {
@@ -154,7 +155,8 @@ pub fn cancel(host: &HostRoot, pool: &ObservedPool) -> Result<bool, ScrubError> 
 impl Running {
     /// Checks its state.
     ///
-    /// # Errors [`ScrubError::Io`] when `btrfs` can't be waited for or the end can't be recorded.
+    /// # Errors
+    /// [`ScrubError::Io`] when `btrfs` can't be waited for or the end can't be recorded.
     pub fn look(&mut self, host: &HostRoot) -> Result<Look, ScrubError> {
         match &mut self.0 {
             Kind::Btrfs { pool, program } => {

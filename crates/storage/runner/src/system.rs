@@ -9,7 +9,8 @@ use braid_pool::uuid::Uuid;
 pub trait System {
     /// Whether the condition, which isn't composed of others, holds now.
     ///
-    /// # Errors The host can't be asked, so the answer isn't known.
+    /// # Errors
+    /// The host can't be asked, so the answer isn't known.
     fn look(&mut self, condition: &Condition, left: &LeftBehind) -> Result<Answer, SystemError>;
 
     /// Whether the condition holds now.
@@ -72,7 +73,8 @@ pub trait System {
     /// Called before an earlier run's plan is continued or undone: after a reboot the kernel may
     /// not know the arrays and filesystems that it made.
     ///
-    /// # Errors Something that is needed couldn't be brought up.
+    /// # Errors
+    /// Something that is needed couldn't be brought up.
     fn wake(&mut self, _plan: &Plan, _waking: Waking) -> Result<(), SystemError> {
         Ok(())
     }

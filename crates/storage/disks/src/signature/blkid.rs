@@ -53,7 +53,8 @@ pub fn parse(text: &str) -> Result<Vec<Signature>, BlkidForm> {
 
 /// Parses the answer for several devices, by their paths as given.
 ///
-/// # Errors As [`parse`]; also anything before the first device.
+/// # Errors
+/// As [`parse`]; also anything before the first device.
 pub fn parse_many(text: &str) -> Result<HashMap<String, Vec<Signature>>, BlkidForm> {
     const DEVICE: &str = "DEVNAME=";
     let mut of_each = HashMap::new();

@@ -109,8 +109,9 @@ impl Claim {
     /// Whether `disk` as it is now (examined, if nothing is recognised on it) is still what was
     /// claimed; otherwise what changed. Meanwhile the caller holds it open with `O_EXCL`.
     ///
-    /// # Errors What changed: its identity, its size or its contents; also that it wasn't examined
-    /// for emptiness.
+    /// # Errors
+    /// What changed: its identity, its size or its contents; also that it wasn't examined for
+    /// emptiness.
     pub fn still_holds(&self, disk: &Disk) -> Result<(), String> {
         if disk.id() != self.id {
             return Err(format!("{} is now the disk {}, not {}", self.path, disk.id(), self.id));

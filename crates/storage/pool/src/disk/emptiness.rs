@@ -67,7 +67,8 @@ impl Reading {
 
 /// Reads a disk of `size_bytes` at all [`places`].
 ///
-/// # Errors What the disk carries; also when that is unknown, since a place couldn't be read.
+/// # Errors
+/// What the disk carries; also when that is unknown, since a place couldn't be read.
 pub fn examine(size_bytes: u64, mut read: impl FnMut(Extent) -> Reading) -> Result<Blank, Content> {
     let places = places(size_bytes);
     let mut found = Finds::default();

@@ -302,8 +302,9 @@ impl Identity {
     /// Of the device mounted at `path`, or `path` itself: blkid(8) is asked, since FAT's number is
     /// nowhere in sysfs.
     ///
-    /// # Errors When `path` can't be looked at or blkid can't be started. It isn't an error if
-    /// blkid finds no UUID.
+    /// # Errors
+    /// When `path` can't be looked at or blkid can't be started. It isn't an error if blkid finds
+    /// no UUID.
     pub fn of(path: &Path) -> Result<Identity, Error> {
         let Some(device) = device_at(path)? else { return Ok(Identity::default()) };
         Ok(Identity {

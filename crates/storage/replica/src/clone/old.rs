@@ -114,7 +114,8 @@ impl<'a> Old<'a> {
 
 /// Does what the new end asks for. With `only` it gets the system of that path, and nothing else.
 ///
-/// # Errors What it asks for isn't allowed or possible, or failed. The other end was told, too.
+/// # Errors
+/// What it asks for isn't allowed or possible, or failed. The other end was told, too.
 pub(crate) fn serve(
     mut connection: Connection,
     work: CloneWork,

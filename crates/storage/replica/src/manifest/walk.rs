@@ -26,7 +26,8 @@ pub struct Manifest {
 /// Reads everything below `folder`; contents are hashed by `threads` threads. `hashed` counts the
 /// bytes hashed so far, for a progress display.
 ///
-/// # Errors Something can't be read, so nothing can be said about it.
+/// # Errors
+/// Something can't be read, so nothing can be said about it.
 pub fn read(folder: &Path, threads: usize, hashed: &AtomicU64) -> Result<Manifest, Error> {
     let mut manifest = Manifest::default();
     let top = fs::symlink_metadata(folder).map_err(|e| Error::io("looking at", folder, e))?;

@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 
 /// Creates the folder, if only its last part is lacking, on what is mounted there.
 ///
-/// # Errors What fstab mounts there isn't mounted, or the parent folder doesn't exist.
+/// # Errors
+/// What fstab mounts there isn't mounted, or the parent folder doesn't exist.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Error> {
     refuse_unmounted(folder)?;
     match fs::create_dir(folder) {

@@ -64,7 +64,8 @@ pub struct Sending {
 impl Replicas {
     /// The records of a folder; empty where there are none yet.
     ///
-    /// # Errors They exist but can't be read.
+    /// # Errors
+    /// They exist but can't be read.
     pub fn load(folder: &Path) -> Result<Replicas, Error> {
         let path = folder.join(FILE);
         match read_state(&path, VERSION)? {

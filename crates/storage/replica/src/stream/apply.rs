@@ -49,7 +49,8 @@ impl Applier {
 
     /// Carries out one command.
     ///
-    /// # Errors The system refuses it, or it isn't valid for this subvolume.
+    /// # Errors
+    /// The system refuses it, or it isn't valid for this subvolume.
     pub fn apply(&mut self, command: &Command<'_>) -> Result<(), Error> {
         let again = std::mem::take(&mut self.again);
         match self.carry_out(command) {

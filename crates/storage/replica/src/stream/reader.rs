@@ -42,7 +42,8 @@ impl Reader {
 
     /// The next command if it is complete. Then [`Reader::position`] is after it.
     ///
-    /// # Errors The bytes aren't a stream, or are damaged.
+    /// # Errors
+    /// The bytes aren't a stream, or are damaged.
     pub fn next_command(&mut self) -> Result<Option<Command<'_>>, StreamError> {
         if self.version == 0 && !self.read_header()? {
             return Ok(None);

@@ -74,9 +74,9 @@ impl Record {
     /// Adds up the lines of a journal, and says how many bytes of it are whole lines: a power cut
     /// may have torn the last one, which then counts as not written.
     ///
-    /// # Errors [`RecordError::Empty`] without a whole line, [`RecordError::Version`] when a
-    /// program with another format wrote it, else the first line that can't be read or can't be
-    /// where it is.
+    /// # Errors
+    /// [`RecordError::Empty`] without a whole line, [`RecordError::Version`] when a program with
+    /// another format wrote it, else the first line that can't be read or can't be where it is.
     pub fn replay(text: &[u8]) -> Result<(Record, usize), RecordError> {
         let mut record: Option<Record> = None;
         let mut whole = 0;
