@@ -337,14 +337,15 @@ mod tests {
             }
         }
 
-        /// So many rounds of each, by turns; what is known then.
+        /// So many rounds of each, by turns; what is known then. The clock stands still in a round,
+        /// however slow the machine is.
         fn rounds(&mut self, count: usize) -> [Known; 2] {
             let mut known = [Known::default(), Known::default()];
             for _ in 0..count {
                 for (number, known) in known.iter_mut().enumerate() {
                     let store = &mut self.stores[number];
-                    let own = &self.owns[number];
-                    *known = self.members[number].round(store, own, Instant::now).unwrap();
+                    let (own, now) = (&self.owns[number], Instant::now());
+                    *known = self.members[number].round(store, own, || now).unwrap();
                 }
             }
             known
