@@ -72,6 +72,15 @@ impl Feature {
         }
     }
 
+    /// What a program asks the kernel for.
+    pub const fn of_kernel(self) -> Option<Feature> {
+        match self {
+            Feature::Teamd => Some(Feature::Team),
+            Feature::Pppd | Feature::PppoeServer => Some(Feature::Pppoe),
+            _ => None,
+        }
+    }
+
     /// The kernel's build option; none for programs.
     pub const fn config(self) -> Option<&'static str> {
         match self {

@@ -91,7 +91,9 @@ pub(crate) fn set(
         },
         Operation::File { path, contents, mode } => file::write(path, contents, *mode),
         Operation::Process { name, argv, pid_file, provides } => {
-            process::start(argv, pid_file).map_err(lack(operation))?;
+            let feature = operation.needs().and_then(Feature::of_kernel);
+            module::with_program(feature, || process::start(argv, pid_file))
+                .map_err(lack(operation))?;
             match provides {
                 Some(device) => device::wait_for_program(device.as_str(), name, pid_file, netlink),
                 None => Ok(()),

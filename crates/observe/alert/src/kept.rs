@@ -74,12 +74,14 @@ mod tests {
         let file = folder.path().join("alerts.json");
         let kept = Kept::at(&file);
         assert_eq!(kept.read().unwrap(), Outbox::default());
-        kept.write(&outbox()).unwrap();
-        assert_eq!(kept.read().unwrap(), outbox());
+        // Made once: its event says when it was made.
+        let outbox = outbox();
+        kept.write(&outbox).unwrap();
+        assert_eq!(kept.read().unwrap(), outbox);
         // As it was written before it said its version.
-        fs::write(&file, serde_json::to_vec(&outbox()).unwrap()).unwrap();
-        assert_eq!(kept.read().unwrap(), outbox());
-        let newer = state_file::to_json(VERSION + 1, outbox()).unwrap();
+        fs::write(&file, serde_json::to_vec(&outbox).unwrap()).unwrap();
+        assert_eq!(kept.read().unwrap(), outbox);
+        let newer = state_file::to_json(VERSION + 1, &outbox).unwrap();
         fs::write(&file, &newer).unwrap();
         let why = kept.read().unwrap_err().to_string();
         assert!(why.contains("a newer braid wrote it"), "{why}");

@@ -1,5 +1,6 @@
 //! Kernel modules, which the kernel loads when somebody asks for what they bring.
 
+use super::process::EndedAtOnce;
 use crate::probe::has_module;
 use braid_engines::Feature;
 use std::io;
@@ -35,19 +36,37 @@ pub(super) fn with<T>(
     feature: Option<Feature>,
     ask: impl FnMut() -> io::Result<T>,
 ) -> io::Result<T> {
-    let module = feature.and_then(Feature::module);
-    ask_again(ask, || module.is_some_and(has_module), std::thread::sleep)
+    ask_again(ask, is_lacking, || has(feature), std::thread::sleep)
+}
+
+/// Starts a program that asks for modules, among them that of `feature`. What the kernel told it is
+/// in words only, so each early end counts.
+pub(super) fn with_program(
+    feature: Option<Feature>,
+    start: impl FnMut() -> io::Result<()>,
+) -> io::Result<()> {
+    ask_again(start, has_ended, || has(feature), std::thread::sleep)
+}
+
+fn has(feature: Option<Feature>) -> bool {
+    feature.and_then(Feature::module).is_some_and(has_module)
+}
+
+fn is_lacking(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| LACKING.contains(&code))
+}
+
+fn has_ended(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<EndedAtOnce>())
 }
 
 fn ask_again<T>(
     mut ask: impl FnMut() -> io::Result<T>,
+    is_lacking: impl Fn(&io::Error) -> bool,
     has_module: impl FnOnce() -> bool,
     mut pause: impl FnMut(Duration),
 ) -> io::Result<T> {
-    let is_lacking = |outcome: &io::Result<T>| {
-        let code = outcome.as_ref().err().and_then(io::Error::raw_os_error);
-        code.is_some_and(|code| LACKING.contains(&code))
-    };
+    let is_lacking = |outcome: &io::Result<T>| outcome.as_ref().is_err_and(&is_lacking);
     let mut outcome = ask();
     if !is_lacking(&outcome) || !has_module() {
         return outcome;
@@ -64,6 +83,7 @@ fn ask_again<T>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::process;
     use super::*;
 
     /// Answers `times` times that it's lacking, then as `then` says. Gives what came of it, how
@@ -76,6 +96,7 @@ mod tests {
                 let lacking = || Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
                 if asked <= times { lacking() } else { then.take().unwrap_or_else(lacking) }
             },
+            is_lacking,
             || has_module,
             |_| paused += 1,
         );
@@ -88,6 +109,22 @@ mod tests {
         assert_eq!(asked(2, Ok(()), true), (None, 3, 2));
         let exists = || Err(io::Error::from_raw_os_error(libc::EEXIST));
         assert_eq!(asked(1, exists(), true), (Some(libc::EEXIST), 2, 1), "another error is told");
+    }
+
+    #[test]
+    fn a_program_that_is_told_that_there_is_none_is_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let pid_file = folder.path().join("sh.pid");
+        let script = format!(
+            "cd {} && [ -e asked ] && exec sleep 60; : >asked; exit 1",
+            folder.path().display()
+        );
+        let argv = ["sh", "-c", &script].map(str::to_owned);
+        let mut paused = 0;
+        ask_again(|| process::start(&argv, &pid_file), has_ended, || true, |_| paused += 1)
+            .unwrap();
+        assert_eq!(paused, 1);
+        process::stop("sleep", &pid_file).unwrap();
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A program that doesn't like its options ends within this.
@@ -19,8 +19,20 @@ const EARLY: Duration = Duration::from_millis(300);
 const FAREWELL: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(20);
 
+/// That a program didn't stay, and its last words.
+#[derive(Debug, thiserror::Error)]
+#[error("{program} ended at once ({status}): {last}")]
+pub(super) struct EndedAtOnce {
+    program: String,
+    status: ExitStatus,
+    last: String,
+}
+
 /// Starts it in a session of its own; its output goes to a log beside the file
 /// with its number.
+///
+/// # Errors
+/// What the system says; [`EndedAtOnce`].
 pub(super) fn start(argv: &[String], pid_file: &Path) -> io::Result<()> {
     let [program, arguments @ ..] = argv else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -46,8 +58,8 @@ pub(super) fn start(argv: &[String], pid_file: &Path) -> io::Result<()> {
             let said = fs::read_to_string(&log).unwrap_or_default();
             file::remove(pid_file)?;
             file::remove(&log)?;
-            let last = said.lines().last().unwrap_or("it said nothing");
-            return Err(io::Error::other(format!("{program} ended at once ({status}): {last}")));
+            let last = said.lines().last().unwrap_or("it said nothing").to_owned();
+            return Err(io::Error::other(EndedAtOnce { program: program.clone(), status, last }));
         }
         std::thread::sleep(STEP);
     }
