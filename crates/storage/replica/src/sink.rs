@@ -19,7 +19,7 @@ use crate::folder::snapshots_in;
 use crate::subvolume;
 use crate::watch::{Happening, Watch};
 use crate::wire::{
-    Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, Unfinished,
+    Begin, Block, Connection, Frame, Inventory, Message, Present, SILENCE, StreamId,
 };
 use begun::BegunReplica;
 use receiving::{Destination, Receiving};
@@ -222,7 +222,7 @@ pub fn half_received(folder: &Path) -> Result<Option<Half>, Error> {
 ///
 /// # Errors
 /// What was begun can't be read.
-pub(crate) fn begun(folder: &Path) -> Result<Option<Unfinished>, Error> {
+pub(crate) fn begun(folder: &Path) -> Result<Option<StreamId>, Error> {
     Ok(BegunReplica::load(folder)?.map(|begun| begun.begin.stream))
 }
 

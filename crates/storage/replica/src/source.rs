@@ -17,7 +17,7 @@ pub use records::{Replica, Replicas};
 
 use crate::error::Error;
 use crate::subvolume;
-use crate::wire::{Begin, Connection, Inventory, Message, SILENCE, Selection, Unfinished};
+use crate::wire::{Begin, Connection, Inventory, Message, SILENCE, Selection, StreamId};
 use braid_pool::place::Place;
 use braid_units::Rate;
 use choose::parent_for;
@@ -226,14 +226,14 @@ fn plan(snapshot: &Snapshot, nearby: &[Snapshot], inventory: &Inventory) -> Resu
         version: best.version.min(inventory.accepts.version).max(1),
         compressed: best.compressed && inventory.accepts.compressed,
     };
-    let afresh = || Unfinished {
+    let afresh = || StreamId {
         uuid: snapshot.uuid(),
         parent: parent_for(snapshot, nearby, there)
             .map(Snapshot::uuid)
             .filter(|parent| !inventory.not_to_build_on.contains(parent)),
         kind,
     };
-    let can_go_on = |begun: &Unfinished| {
+    let can_go_on = |begun: &StreamId| {
         let parent_is_here = |uuid| nearby.iter().any(|other| other.uuid() == uuid && there(other));
         begun.uuid == snapshot.uuid()
             && begun.parent.is_none_or(parent_is_here)

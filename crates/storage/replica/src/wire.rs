@@ -7,7 +7,7 @@ mod frame;
 mod message;
 mod stored;
 
-pub use begin::{Begin, Unfinished};
+pub use begin::{Begin, StreamId};
 pub use connection::{Connection, Incoming, Outgoing, Pinger, SILENCE};
 pub(crate) use connection::{is_readable, unexpected};
 pub use frame::{Block, Frame, FrameError, LONGEST};

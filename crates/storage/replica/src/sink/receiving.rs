@@ -10,7 +10,7 @@ use crate::folder::{WORK, snapshots_in};
 use crate::shown::shown;
 use crate::stream::{Applier, CloneSources, Command, Reader, StreamError};
 use crate::subvolume::{self, SendKind, Subvolume};
-use crate::wire::{Begin, Block, Unfinished};
+use crate::wire::{Begin, Block, StreamId};
 use rustix::fs::{Timespec, Timestamps};
 use std::collections::VecDeque;
 use std::ffi::OsStr;
@@ -284,7 +284,7 @@ impl<'a> Receiving<'a> {
         // Only now the note is this replica's.
         begun.note = Circumstances::of(&destination.folder);
         begun.save(&destination.path)?;
-        let Unfinished { uuid, kind, .. } = begun.begin.stream;
+        let StreamId { uuid, kind, .. } = begun.begin.stream;
         let blocks = progress.blocks();
         Ok(Receiving {
             destination,

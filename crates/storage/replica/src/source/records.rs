@@ -6,7 +6,7 @@ use crate::exact_path::ExactPath;
 use crate::files::{Stored, read_state, write_state};
 use crate::folder::Snapshot;
 use crate::shown::shown;
-use crate::wire::{Inventory, Unfinished};
+use crate::wire::{Inventory, StreamId};
 use braid_pool::place::Place;
 use braid_pool::uuid::Uuid;
 use serde::{Deserialize, Serialize};
@@ -54,7 +54,7 @@ pub struct Common {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sending {
     /// Which stream.
-    pub stream: Unfinished,
+    pub stream: StreamId,
     /// Bytes sent, with framing.
     pub bytes: u64,
     /// How often it was begun or continued.
@@ -105,7 +105,7 @@ impl Replicas {
     }
 
     /// Adds this many bytes and one attempt; returns the sums.
-    pub(super) fn sent(&mut self, place: &str, stream: Unfinished, bytes: u64) -> Sending {
+    pub(super) fn sent(&mut self, place: &str, stream: StreamId, bytes: u64) -> Sending {
         let replica = self.replicas.entry(place.to_owned()).or_default();
         let before = replica.sending.filter(|sending| sending.stream.uuid == stream.uuid);
         let sending = Sending {
@@ -125,7 +125,7 @@ impl Replicas {
             .replicas
             .iter()
             .filter_map(|(place, replica)| replica.sending.map(|sending| (place, sending.stream)));
-        let both = |(place, stream): (&String, Unfinished)| {
+        let both = |(place, stream): (&String, StreamId)| {
             [(place.clone(), stream.parent), (place.clone(), Some(stream.uuid))]
         };
         sending.flat_map(both).collect()
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn what_is_not_sent_any_more_is_needed_no_more() {
         let uuid = Uuid::from_bytes([1; 16]);
-        let stream = Unfinished { uuid, parent: None, kind: SendKind::default() };
+        let stream = StreamId { uuid, parent: None, kind: SendKind::default() };
         let mut records = Replicas::default();
         for place in ["nas:/backup on 2", "nas:/served/other"] {
             records.sent(place, stream, 5);

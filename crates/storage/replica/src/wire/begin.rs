@@ -9,7 +9,7 @@ pub struct Begin {
     /// The name for it.
     pub name: ExactPath,
     /// What its stream is.
-    pub stream: Unfinished,
+    pub stream: StreamId,
     /// The source's transaction.
     pub transaction: u64,
     /// When its root folder was modified, in seconds and nanoseconds: streams create new files
@@ -17,9 +17,9 @@ pub struct Begin {
     pub modified: (i64, i64),
 }
 
-/// A replica that was begun, and how: only the very same stream can continue it.
+/// What tells a stream from others: a replica that was begun is continued by the very same one alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unfinished {
+pub struct StreamId {
     /// The snapshot.
     pub uuid: Uuid,
     /// The parent of the difference sent.

@@ -1,4 +1,4 @@
-use super::begin::{Begin, Unfinished};
+use super::begin::{Begin, StreamId};
 use super::stored::StoredNow;
 use crate::exact_path::ExactPath;
 use crate::manifest::Line;
@@ -122,7 +122,7 @@ pub struct Inventory {
     /// The read-only subvolumes in the folder.
     pub present: Vec<Present>,
     /// A replica that was begun.
-    pub unfinished: Option<Unfinished>,
+    pub unfinished: Option<StreamId>,
     /// The best kind of stream that can be applied there.
     pub accepts: SendKind,
     /// Those present that must not become parents any more.
