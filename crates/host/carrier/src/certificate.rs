@@ -1,4 +1,4 @@
-//! The concentrator's certificate: one that was given, or one of its own.
+//! The concentrator's certificate: given by the user, or self-signed.
 
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use rustls::ServerConfig;
@@ -19,7 +19,7 @@ pub struct Certificate {
 /// Why a certificate can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
-    /// A file can't be read, or has no certificate or key in it.
+    /// A file can't be read, or contains no certificate or key.
     #[error("{file}: {error}")]
     File {
         /// Which.
@@ -27,19 +27,19 @@ pub enum CertificateError {
         /// Why.
         error: rustls::pki_types::pem::Error,
     },
-    /// None could be made.
+    /// A certificate couldn't be created.
     #[error("making a certificate: {0}")]
     Made(#[from] rcgen::Error),
-    /// Key and certificate don't fit each other, or are of a kind that isn't known.
-    #[error("the certificate can't be used: {0}")]
+    /// Key and certificate don't match, or are of an unsupported kind.
+    #[error("can't use the certificate: {0}")]
     Unusable(#[from] rustls::Error),
 }
 
-/// Ten years, as Debian's `ssl-cert` has it.
+/// Ten years, like Debian's `ssl-cert`.
 const VALID_DAYS: u64 = 3650;
 const DAY_S: u64 = 24 * 3600;
 
-/// A certificate that was made, as PEM.
+/// A newly created certificate, as PEM.
 pub struct Made {
     /// The certificate.
     pub chain: String,
@@ -48,7 +48,7 @@ pub struct Made {
 }
 
 impl Certificate {
-    /// Of PEM files: the chain, its own certificate first, and the key.
+    /// Reads PEM files: the chain, with the server's own certificate first, and the key.
     ///
     /// # Errors
     /// [`CertificateError::File`].
@@ -63,12 +63,12 @@ impl Certificate {
         Ok(Certificate { chain, key })
     }
 
-    /// A new one that only this host vouches for, as those of many appliances: for these names and
-    /// addresses, of which the first is its own, from the day of `now` on for [`VALID_DAYS`]. It
-    /// says nothing by which one who looks over the whole Internet would know what made it.
+    /// Creates a self-signed certificate like those of many appliances, for these names and
+    /// addresses (the first is the subject), valid from the day of `now` for [`VALID_DAYS`]. It
+    /// contains nothing by which an Internet-wide scan could identify Braid.
     ///
     /// # Errors
-    /// [`CertificateError::Made`]; `names` has one that no certificate can be for.
+    /// [`CertificateError::Made`]; one of `names` can't be in a certificate.
     pub fn make(names: &[String], now: SystemTime) -> Result<Made, CertificateError> {
         let own = names.first().map_or("localhost", String::as_str);
         let mut params = match names {
@@ -92,7 +92,7 @@ impl Certificate {
         Some(bytes.join(":"))
     }
 
-    /// TLS as web servers speak it.
+    /// A TLS configuration like a web server's.
     ///
     /// # Errors
     /// [`CertificateError::Unusable`].
@@ -110,7 +110,7 @@ impl Certificate {
 mod tests {
     use super::*;
 
-    /// The text of a certificate, roughly: its names are in it as they are.
+    /// The readable text of a certificate: it contains its names verbatim.
     fn contents(made: &Made) -> String {
         let der = CertificateDer::from_pem_slice(made.chain.as_bytes()).unwrap();
         der.iter().map(|byte| char::from(*byte)).collect()

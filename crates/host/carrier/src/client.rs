@@ -1,5 +1,5 @@
-//! A home's carriers: each gives the data plane a socket, and takes what is sent by it to the
-//! concentrator by TLS connections of one link.
+//! A home's carriers: each gives the data plane a socket, and carries its datagrams to the
+//! concentrator over TLS connections of one link.
 
 use crate::connection::{carry as carry_on, exported};
 use crate::end::End;
@@ -27,14 +27,13 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Connections of one link to one concentrator: what one that repairs a loss doesn't send
-/// the others do.
+/// Connections of one link to one concentrator: while one repairs a loss, the others keep sending.
 const CONNECTIONS: u32 = 4;
-/// They begin one after another: where none gets through one is enough to find out.
+/// Time between opening them: if none gets through, one is enough to find out.
 const APART: Duration = Duration::from_millis(200);
-/// Until the concentrator has answered the knock.
+/// Timeout until the concentrator has answered the knock.
 const CONNECTING: Duration = Duration::from_secs(10);
-/// A way by the proxy is tried beside the direct one after this (as RFC 8305, section 5).
+/// After this the proxy is tried in parallel with the direct way (as in RFC 8305, section 5).
 const PROXY_AFTER: Duration = Duration::from_millis(250);
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(4);
@@ -50,16 +49,16 @@ pub struct Target {
     pub key: PublicKey,
     /// Its TCP port.
     pub port: u16,
-    /// Its name, as browsers say it (RFC 6066, section 3); none where it only has an address.
+    /// Its name, as browsers send it (RFC 6066, section 3); `None` if it has only an address.
     pub name: Option<String>,
 }
 
-/// The concentrators, as they are known now.
+/// The currently known concentrators.
 #[derive(Clone, Debug, Default)]
 pub struct Targets(Arc<Mutex<HashMap<SocketAddr, Target>>>);
 
 impl Targets {
-    /// These and no others.
+    /// Replaces the list.
     pub fn set(&self, targets: HashMap<SocketAddr, Target>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = targets;
     }
@@ -69,7 +68,7 @@ impl Targets {
     }
 }
 
-/// Runs the carriers, on a thread of its own; they end when it is dropped.
+/// Runs the carriers on a thread of their own; they end when it is dropped.
 #[derive(Debug)]
 pub struct Home {
     runtime: Runtime,
@@ -77,19 +76,19 @@ pub struct Home {
 }
 
 impl Home {
-    /// Starts it.
+    /// Starts the thread.
     ///
     /// # Errors
-    /// When there is no thread or epoll to be had.
+    /// When no thread or epoll can be created.
     pub fn start(targets: Targets) -> io::Result<Home> {
         Ok(Home { runtime: Runtime::start(crate::THREAD)?, targets })
     }
 
-    /// A socket whose datagrams leave as said; its connections end when it is closed. What is
-    /// wrong with the proxy is noted in `trouble`.
+    /// A socket whose datagrams leave as `leaving` says; its connections end when it is closed.
+    /// Problems with the proxy are stored in `trouble`.
     ///
     /// # Errors
-    /// When no socket can be had.
+    /// When no socket can be created.
     pub fn carry(&self, leaving: Leaving, trouble: ProxyTrouble) -> io::Result<LinkSocket> {
         let (socket, end) = LinkSocket::carried(leaving.family)?;
         let targets = self.targets.clone();
@@ -101,11 +100,11 @@ impl Home {
     }
 }
 
-/// Until the data plane closes its end.
+/// Carries until the data plane closes its end.
 async fn carry(end: End, leaving: Leaving, targets: Targets, trouble: ProxyTrouble) {
     let end = Arc::new(end);
     let mut groups: HashMap<SocketAddr, Arc<Group>> = HashMap::new();
-    // Dropped, all end.
+    // All end when this is dropped.
     let mut connections = JoinSet::new();
     let each = |remote, segment, contents: &[u8]| {
         if !groups.contains_key(&remote) && groups.len() < MOST_GROUPS {
@@ -156,7 +155,7 @@ struct Connecting {
 }
 
 impl Connecting {
-    /// Connects, again and again.
+    /// Keeps a connection open, reconnecting as needed.
     async fn keep(&self, group: &Group, end: &End) {
         let mut pause = RETRY;
         loop {
@@ -166,7 +165,7 @@ impl Connecting {
                 Ok(Err(error)) => Err(error),
                 Err(_) => Err(io::ErrorKind::TimedOut.into()),
             };
-            tracing::debug!(remote = %self.remote, ?ended, "a carrying connection ended");
+            tracing::debug!(remote = %self.remote, ?ended, "a TLS carrier connection ended");
             if began.elapsed() > GOOD {
                 pause = RETRY;
             }
@@ -175,9 +174,9 @@ impl Connecting {
         }
     }
 
-    /// Directly or by the proxy: whichever the concentrator answers by first.
+    /// Connects directly or through the proxy, whichever the concentrator answers on first.
     async fn connect(&self) -> io::Result<TlsStream<TcpStream>> {
-        let gone = || io::Error::other("no concentrator has this address any more");
+        let gone = || io::Error::other("no concentrator has this address any longer");
         let target = self.targets.get(self.remote).ok_or_else(gone)?;
         let to = SocketAddr::new(self.remote.ip(), target.port);
         let direct = async { self.secure(self.leaving.connect(to).await?, &target).await };
@@ -200,12 +199,12 @@ impl Connecting {
                 Err(_) => direct.await?,
             },
         };
-        // Whatever the proxy said: it isn't needed.
+        // The proxy isn't needed, whatever it answered.
         self.trouble.note(None);
         Ok(directly)
     }
 
-    /// TLS, and the knock.
+    /// Does the TLS handshake and the knock.
     async fn secure(&self, stream: TcpStream, target: &Target) -> io::Result<TlsStream<TcpStream>> {
         let name = match &target.name {
             Some(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
@@ -220,12 +219,12 @@ impl Connecting {
         stream.read_exact(&mut answer).await?;
         match is_answer(&target.key, self.id, &secret, &answer) {
             true => Ok(stream),
-            false => Err(io::Error::other("whoever answers is not the concentrator")),
+            false => Err(io::Error::other("the host that answers is not the concentrator")),
         }
     }
 }
 
-/// What it says itself as it is; what the system says of the way to it.
+/// The proxy's own message verbatim, or the system's error for the way to it.
 fn in_words(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::Other => error.to_string(),
@@ -233,7 +232,7 @@ fn in_words(error: &io::Error) -> String {
     }
 }
 
-/// As a browser's, as far as it shows.
+/// Looks like a browser's, as far as it is visible.
 fn tls() -> io::Result<ClientConfig> {
     let provider = Arc::new(ring::default_provider());
     let mut config = ClientConfig::builder_with_provider(provider.clone())
@@ -246,8 +245,8 @@ fn tls() -> io::Result<ClientConfig> {
     Ok(config)
 }
 
-/// Who has which certificate proves nothing here: both ends show that they know the
-/// concentrator's key (`knock`), and what is carried is sealed for it alone.
+/// Accepts any certificate: both ends prove that they know the concentrator's key (`knock`), and
+/// the carried datagrams are encrypted for it alone.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

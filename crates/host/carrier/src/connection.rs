@@ -21,7 +21,8 @@ pub(crate) fn exported<D>(session: &rustls::ConnectionCommon<D>) -> io::Result<E
     secret.map(Exported).map_err(io::Error::other)
 }
 
-/// Carries until the connection ends. What comes is given to the data plane as from `remote`.
+/// Carries until the connection ends. Received datagrams are passed to the data plane as coming
+/// from `remote`.
 pub(crate) async fn carry(
     stream: impl AsyncRead + AsyncWrite,
     group: &Group,
@@ -64,7 +65,8 @@ async fn send(mut stream: impl AsyncWrite + Unpin, group: &Group) -> io::Result<
         bytes.extend_from_slice(&head);
         bytes.extend_from_slice(&batch.contents);
         stream.write_all(&bytes).await?;
-        // Until the kernel has it: the next one that can send is asked then.
+        // Wait until the kernel has it, so that the next batch goes to whichever connection can
+        // send then.
         stream.flush().await?;
     }
 }

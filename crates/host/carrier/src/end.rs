@@ -1,4 +1,4 @@
-//! The carrier's end of the data plane's socket, awaited.
+//! Async access to the carrier's end of the data plane's socket.
 
 use crate::framing::LARGEST;
 use braid_linux::udp::{CarriedBatch, CarrierEnd};
@@ -14,18 +14,18 @@ const ROOM: usize = LARGEST + 64;
 pub(crate) struct End(UnixDatagram);
 
 impl End {
-    /// Inside a runtime.
+    /// Must be called inside a runtime.
     pub(crate) fn new(end: CarrierEnd) -> io::Result<End> {
         UnixDatagram::from_std(Blocking::from(end.into_fd())).map(End)
     }
 
-    /// Gives the data plane a batch.
+    /// Delivers a batch to the data plane.
     pub(crate) async fn send(&self, batch: &CarriedBatch<'_>) -> io::Result<()> {
         self.0.async_io(Interest::WRITABLE, || batch.send(&self.0)).await
     }
 
-    /// Gives `each` what the data plane sends, with the length of each datagram but the
-    /// last, until it closes its socket.
+    /// Calls `each` with every batch that the data plane sends and its segment length, until the
+    /// data plane closes its socket.
     pub(crate) async fn receive_all(&self, mut each: impl FnMut(SocketAddr, u16, &[u8])) {
         let mut buffer = vec![0; ROOM];
         loop {

@@ -10,7 +10,7 @@
 
 use braid_linux::udp::LARGEST_BATCH;
 
-/// Bytes of a batch at the most.
+/// Maximum size of a batch, bytes.
 pub const LARGEST: usize = LARGEST_BATCH;
 /// Bytes before each batch.
 pub const HEAD: usize = 4;
@@ -18,18 +18,18 @@ pub const HEAD: usize = 4;
 /// A batch in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Length of each datagram but the last.
+    /// Length of each datagram except the last.
     pub segment: u16,
     /// The datagrams.
     pub contents: &'a [u8],
 }
 
-/// The stream holds what no frame can be; nothing that follows can be read.
+/// The stream contains an invalid frame; nothing after it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stream is broken")]
 pub struct Broken;
 
-/// The head of a batch of `len` bytes; none where it has no place in a stream.
+/// The head of a batch of `len` bytes; `None` if it can't be in a stream.
 pub fn head(segment: u16, len: usize) -> Option<[u8; HEAD]> {
     if segment == 0 || !(1..=LARGEST).contains(&len) {
         return None;
@@ -38,7 +38,7 @@ pub fn head(segment: u16, len: usize) -> Option<[u8; HEAD]> {
     Some([a, b, c, d])
 }
 
-/// Takes a stream apart.
+/// Splits a stream into frames.
 #[derive(Debug)]
 pub struct Decoder {
     bytes: Vec<u8>,
@@ -53,13 +53,12 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// At the beginning of a stream.
+    /// A decoder at the beginning of a stream.
     pub fn new() -> Self {
         Self { bytes: vec![0; 2 * (HEAD + LARGEST)], start: 0, end: 0 }
     }
 
-    /// Where what comes next is to be written; never empty. [`Self::filled`] says how much
-    /// was.
+    /// Where the next bytes go; never empty. Call [`Self::filled`] with how many were written.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -68,16 +67,16 @@ impl Decoder {
         &mut self.bytes[self.end..]
     }
 
-    /// So many bytes were written to the [room](Self::room).
+    /// States how many bytes were written to the [room](Self::room).
     pub fn filled(&mut self, len: usize) {
         self.end = (self.end + len).min(self.bytes.len());
     }
 
-    /// The next batch; none until more has come. Taken until there is none, [`Self::room`]
-    /// always has room for a whole one.
+    /// The next batch; `None` until more data arrives. If it is called until `None`, [`Self::room`]
+    /// always has room for a whole batch.
     ///
     /// # Errors
-    /// [`Broken`] where no batch begins.
+    /// [`Broken`] if no valid batch begins here.
     pub fn next_frame(&mut self) -> Result<Option<Frame<'_>>, Broken> {
         let waiting = self.bytes.get(self.start..self.end).unwrap_or_default();
         let Some(&[a, b, c, d]) = waiting.first_chunk::<HEAD>() else { return Ok(None) };

@@ -1,15 +1,15 @@
-//! The connections of one link to one other end, and what waits for them.
+//! The connections of one link to one peer, and their shared queue.
 
 use crate::queue::{Queue, Waiting};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// A batch is cut into parts of at most a record of TLS (RFC 8446, section 5.1): each goes by
+/// A batch is split into parts of at most a TLS record (RFC 8446, section 5.1): each goes to
 /// whichever connection has room.
 const PART: usize = 16_000;
 
-/// Whichever connection can send takes what is next.
+/// A queue from which whichever connection can send takes the next batch.
 #[derive(Debug, Default)]
 pub(crate) struct Group {
     queue: Mutex<Queue>,
@@ -17,7 +17,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// Has datagrams sent.
+    /// Queues datagrams for sending.
     pub(crate) fn push(&self, segment: u16, contents: &[u8]) {
         let size = usize::from(segment).max(1);
         let now = Instant::now();
@@ -28,7 +28,7 @@ impl Group {
         }
     }
 
-    /// What is to be sent next.
+    /// Waits for the next batch to send.
     pub(crate) async fn next(&self) -> Waiting {
         loop {
             let next =

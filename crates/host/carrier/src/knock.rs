@@ -1,25 +1,25 @@
-//! How a home shows inside TLS that it knows the concentrator's public key, as it must to
-//! call it by UDP; who doesn't know it finds a web server.
+//! How a home proves inside TLS that it knows the concentrator's public key, which it also needs
+//! over UDP. Anyone else finds a web server.
 //!
-//! After the handshake a home sends its group's number and an HMAC-SHA-256 (RFC 2104), keyed
-//! with the public key, of that and of the connection's exported secret (RFC 9266); the
-//! concentrator answers with another one. Both are worth nothing on any other
-//! connection, so who ends TLS in between can't pass them on, and no certificate needs to
-//! be believed. What is carried is sealed and authenticated by itself.
+//! After the handshake a home sends its group's number and an HMAC-SHA-256 (RFC 2104), keyed with
+//! the public key, of that and of the connection's exported secret (RFC 9266); the concentrator
+//! answers with another one. Both are useless on any other connection, so a TLS-terminating
+//! middlebox can't relay them, and no certificate needs to be trusted. The carried datagrams are
+//! themselves encrypted and authenticated.
 
 use braid_handshake::PublicKey;
 use ring::hmac;
 
-/// The connections of one link to one concentrator: a number that nobody guesses.
+/// Identifies the connections of one link to one concentrator: an unguessable number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GroupId(pub [u8; 16]);
 
-/// What of a TLS session only its two ends know.
+/// A secret that only the two ends of a TLS session know.
 #[derive(Clone, Copy, Debug)]
 pub struct Exported(pub [u8; 32]);
 
-/// The exporter's label. RFC 9266 uses "EXPORTER-Channel-Binding" for those who bind to it
-/// by itself; ours is never shown.
+/// The exporter's label. RFC 9266's "EXPORTER-Channel-Binding" is for using the secret directly;
+/// ours is never sent.
 pub const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL braid carrier";
 /// Bytes that a home sends first.
 pub const KNOCK: usize = 16 + 32;
@@ -29,7 +29,7 @@ pub const ANSWER: usize = 32;
 const OF_HOME: &[u8] = b"home";
 const OF_CONCENTRATOR: &[u8] = b"concentrator";
 
-/// What a home sends to the concentrator of this key.
+/// The knock that a home sends to the concentrator with this key.
 pub fn knock(concentrator: &PublicKey, group: GroupId, exported: &Exported) -> [u8; KNOCK] {
     let mut knock = [0; KNOCK];
     knock[..16].copy_from_slice(&group.0);
@@ -37,7 +37,7 @@ pub fn knock(concentrator: &PublicKey, group: GroupId, exported: &Exported) -> [
     knock
 }
 
-/// Whose knock this is; none of a stranger's.
+/// The group that this knock is from; `None` for a stranger.
 pub fn group_of(
     concentrator: &PublicKey,
     knock: &[u8; KNOCK],
@@ -48,7 +48,7 @@ pub fn group_of(
     verify(concentrator, OF_HOME, group, exported, sent).then_some(group)
 }
 
-/// What the concentrator answers.
+/// The concentrator's answer to a knock.
 pub fn answer(concentrator: &PublicKey, group: GroupId, exported: &Exported) -> [u8; ANSWER] {
     tag(concentrator, OF_CONCENTRATOR, group, exported)
 }
@@ -70,7 +70,7 @@ fn tag(key: &PublicKey, whose: &[u8], group: GroupId, exported: &Exported) -> [u
     tag
 }
 
-/// In constant time.
+/// Verifies in constant time.
 fn verify(key: &PublicKey, whose: &[u8], group: GroupId, exported: &Exported, sent: &[u8]) -> bool {
     let key = hmac::Key::new(hmac::HMAC_SHA256, key.as_bytes());
     hmac::verify(&key, &said(whose, group, exported), sent).is_ok()
@@ -98,7 +98,7 @@ mod tests {
         let reply = answer(&ours, group, &here);
         assert!(is_answer(&ours, group, &here, &reply));
         assert!(!is_answer(&ours, group, &there, &reply));
-        // A knock sent back is no answer.
+        // A reflected knock is not a valid answer.
         assert!(!is_answer(&ours, group, &here, sent[16..].try_into().unwrap()));
     }
 }

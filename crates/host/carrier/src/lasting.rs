@@ -1,14 +1,15 @@
-//! Tasks without which nothing is carried: one that panics goes on.
+//! Essential tasks, which are restarted after a panic.
 
 use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-/// Between a panic and the next try: who panics at once has the processor no longer than this.
+/// Pause between a panic and the restart, so that a task that panics at once doesn't hog the
+/// processor.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Runs the task that `begin` gives until it returns, anew after each panic, which is logged.
-/// Dropped, it ends.
+/// Runs the task from `begin` until it returns; restarts it after each panic, which is logged.
+/// Dropping this ends it.
 pub(crate) async fn lasting<T>(name: &str, mut begin: impl FnMut() -> T)
 where
     T: Future<Output = ()> + Send + 'static,
@@ -18,7 +19,7 @@ where
         task.spawn(begin());
         match task.join_next().await {
             Some(Err(error)) if error.is_panic() => {
-                tracing::error!("carrying by TLS: the task {name} has panicked and goes on");
+                tracing::error!("carrying by TLS: the task {name} panicked and was resumed");
             }
             _ => return,
         }
@@ -58,7 +59,7 @@ mod tests {
             }
         });
         assert!(timeout(Duration::from_millis(50), task).await.is_err());
-        // What it held is dropped with it.
+        // Its resources are dropped with it.
         assert!(timeout(Duration::from_secs(10), &mut ended).await.unwrap().is_err());
     }
 }

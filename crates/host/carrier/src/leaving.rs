@@ -9,15 +9,15 @@ use tokio::net::{TcpSocket, TcpStream};
 /// How the connections of a link leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaving {
-    /// By this device.
+    /// Bind to this device.
     pub device: Option<String>,
-    /// From this address.
+    /// Source address.
     pub source: Option<IpAddr>,
-    /// With this mark.
+    /// Firewall mark.
     pub fwmark: Option<u32>,
     /// IP version.
     pub family: Family,
-    /// Where the direct way is closed.
+    /// Proxy to use if the direct way is blocked.
     pub proxy: Option<Proxy>,
 }
 
@@ -38,7 +38,7 @@ impl Leaving {
         TcpSocket::from_std_stream(socket.into()).connect(to).await
     }
 
-    /// A connection to `to` through the proxy, which is reached by the link.
+    /// Connects to `to` through the proxy, over the link.
     pub(crate) async fn connect_by(&self, proxy: &Proxy, to: SocketAddr) -> io::Result<TcpStream> {
         let mut stream = self.connect(proxy.address(to.is_ipv4()).await?).await?;
         proxy.ask(&mut stream, to).await?;

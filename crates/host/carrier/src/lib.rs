@@ -1,12 +1,12 @@
 //! The tunnel's datagrams carried by TLS over TCP, where UDP doesn't pass.
 //!
-//! The data plane has a [`LinkSocket`](braid_linux::udp::LinkSocket) as for UDP; at its other
-//! end is a carrier: a home's ([`Home`]) makes some TLS connections to the concentrator's
-//! TCP port ([`Server`]), and whichever can send takes the next datagrams ([`queue`]), so
-//! that a loss holds up one connection and not all. In the stream they stand as [`framing`]
-//! says. Who can't [`knock`] finds an ordinary web server ([`web`]).
+//! The data plane has a [`LinkSocket`](braid_linux::udp::LinkSocket) as for UDP; at its other end
+//! is a carrier: a home's ([`Home`]) opens several TLS connections to the concentrator's TCP port
+//! ([`Server`]), and whichever can send takes the next datagrams ([`queue`]), so that a loss delays
+//! one connection and not all. [`framing`] defines their form in the stream. Clients that can't
+//! [`knock`] find an ordinary web server ([`web`]).
 //!
-//! Which transport a link uses decides [`selector`].
+//! [`selector`] decides which transport a link uses.
 
 #![forbid(unsafe_code)]
 
@@ -31,5 +31,5 @@ pub use client::{Home, Target, Targets};
 pub use leaving::Leaving;
 pub use server::{Server, ServerError, ServerSettings};
 
-/// What the carriers of one end run on.
+/// The thread that runs the carriers of one end.
 const THREAD: &str = "braid-carrier";

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// An answer's head, at the most.
+/// Maximum length of an answer's head, bytes.
 const LONGEST_HEAD: usize = 8 << 10;
-/// Characters of its answer that are shown.
+/// Maximum characters of its answer that are shown.
 const SHOWN: usize = 80;
 
 /// An HTTP proxy.
@@ -24,7 +24,7 @@ pub struct Proxy {
     pub credentials: Option<String>,
 }
 
-/// Without credentials.
+/// Omits the credentials.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.host, self.port)
@@ -32,18 +32,18 @@ impl fmt::Debug for Proxy {
 }
 
 impl Proxy {
-    /// Its address of this IP version.
+    /// Its address in this IP version.
     pub(crate) async fn address(&self, is_ipv4: bool) -> io::Result<SocketAddr> {
         let mut addresses = tokio::net::lookup_host((self.host.as_str(), self.port)).await?;
         let address = addresses.find(|address| address.is_ipv4() == is_ipv4);
         address.ok_or_else(|| io::Error::other("has no address of this IP version"))
     }
 
-    /// Has it connect `stream`, which leads to it, to `to`.
+    /// Asks it to connect `stream`, a connection to it, to `to`.
     pub(crate) async fn ask(&self, stream: &mut TcpStream, to: SocketAddr) -> io::Result<()> {
         stream.write_all(self.request(to).as_bytes()).await?;
         let mut head = Vec::new();
-        // A byte at a time: what follows the head is TLS's.
+        // One byte at a time: what follows the head belongs to TLS.
         while !head.ends_with(b"\r\n\r\n") {
             if head.len() == LONGEST_HEAD {
                 return Err(io::ErrorKind::InvalidData.into());
@@ -73,7 +73,7 @@ fn is_success(head: &[u8]) -> bool {
     status.is_some_and(|status| status.first() == Some(&b'2'))
 }
 
-/// What it says, as far as it can be shown.
+/// Its status line, printable characters only.
 fn status_of(head: &[u8]) -> String {
     let line = head.split(|byte| *byte == b'\r').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line);
@@ -81,12 +81,12 @@ fn status_of(head: &[u8]) -> String {
     status.chars().filter(|c| !c.is_control()).take(SHOWN).collect()
 }
 
-/// What is wrong with a link's proxy, told to whoever looks at the link.
+/// What is wrong with a link's proxy, for the link's status.
 #[derive(Clone, Debug, Default)]
 pub struct ProxyTrouble(Arc<Mutex<Option<String>>>);
 
 impl ProxyTrouble {
-    /// In words, if something is.
+    /// The latest problem in words, if any.
     pub fn latest(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

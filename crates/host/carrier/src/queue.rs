@@ -1,6 +1,6 @@
-//! What waits until a connection can send it: bounded in bytes and in time, the oldest is dropped
-//! first. Besides it only what TCP hasn't sent yet waits, which is little (see `socket`): nobody
-//! would recognise a queue here as the link's.
+//! Batches waiting for a connection that can send them: bounded in bytes and in time, the oldest is
+//! dropped first. TCP itself holds little unsent data (see `socket`), as the tunnel couldn't
+//! attribute a queue there to the link.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -11,10 +11,10 @@ const MOST: usize = 512 << 10;
 /// What has waited this long is too late: the tunnel's own repair is quicker.
 const LONGEST: Duration = Duration::from_millis(250);
 
-/// A batch that waits.
+/// A waiting batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Waiting {
-    /// Length of each datagram but the last.
+    /// Length of each datagram except the last.
     pub segment: u16,
     /// The datagrams.
     pub contents: Vec<u8>,
@@ -29,7 +29,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Adds a batch; what is oldest makes room for it.
+    /// Adds a batch; the oldest are dropped if there is no room.
     pub fn push(&mut self, batch: Waiting, now: Instant) {
         self.bytes += batch.contents.len();
         self.waiting.push_back((now, batch));
@@ -61,7 +61,7 @@ impl Queue {
     }
 }
 
-/// Who a datagram is for, as the tunnel names it.
+/// Where a datagram goes, as the tunnel addresses it.
 pub type Remote = SocketAddr;
 
 #[cfg(test)]

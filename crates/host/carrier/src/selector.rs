@@ -1,6 +1,6 @@
-//! Which transports of a link are open: UDP always, since nothing is as good and only so it is
-//! seen when it passes; others beside it while it doesn't pass, or hardly. Each open transport
-//! is a path of its own in the tunnel, which finds out by itself what it carries.
+//! Which transports of a link are open: always UDP, since nothing is as good, and to notice when it
+//! passes again; others in addition while UDP is blocked or nearly so. Each open transport is a
+//! separate path in the tunnel, which measures its rate itself.
 //!
 //! Pure: it is given the paths' state and the time.
 
@@ -19,17 +19,17 @@ const RELAPSE: Duration = Duration::from_secs(120);
 /// The replacement for UDP may be silent for this long.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// Losses are counted over this.
+/// Window over which losses are counted.
 const WINDOW: Duration = Duration::from_secs(2);
-/// Of fewer datagrams nothing follows.
+/// Minimum number of datagrams to draw conclusions from.
 const LEAST_SENT: u64 = 16;
-/// A larger share lost is a policer's doing, or a link's that is useless anyhow: links with
-/// random losses have a few per cent.
+/// A higher loss rate means a policer or a useless link: links with random losses lose a few per
+/// cent.
 const SHAPED: f64 = 0.25;
 /// Another transport is tried for this long beside shaped UDP...
 const TRIAL: Duration = Duration::from_secs(6);
-/// ...and stays if by then it carries so many times what UDP does. Else the link is as slow
-/// as that, and the next trial comes after a while.
+/// ...and stays if by then it carries this many times what UDP does. Otherwise the link itself is
+/// slow, and the next trial comes later.
 const BETTER: u64 = 2;
 const NO_TRIAL: Duration = Duration::from_secs(600);
 
@@ -40,18 +40,18 @@ pub enum Transport {
     Udp,
     /// UDP to the port of HTTP/3.
     OtherPort,
-    /// TLS over TCP to the port of HTTPS, where necessary through a proxy.
+    /// TLS over TCP to the HTTPS port, if necessary through a proxy.
     Tls,
 }
 
-/// A transport's paths, all together.
+/// Totals of a transport's paths.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
-    /// One works.
+    /// Whether one works.
     pub works: bool,
     /// Datagrams sent so far.
     pub sent: u64,
-    /// Of those, lost.
+    /// How many of those were lost.
     pub lost: u64,
     /// Bytes sent and received so far.
     pub bytes: u64,
@@ -82,15 +82,15 @@ pub struct Selector {
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum State {
-    /// UDP alone.
+    /// Only UDP.
     Udp,
-    /// All are tried. `shaped` with what UDP had carried when it began.
+    /// All are tried. `shaped` is what UDP had carried at the start.
     Searching { since: Instant, worked: Option<Instant>, shaped: bool },
-    /// This one beside UDP.
+    /// This one besides UDP.
     Found { transport: Transport, silent: Option<Instant>, shaped: Option<Trial> },
 }
 
-/// What was carried by when another transport was found beside shaped UDP.
+/// Byte counts when another transport was found besides shaped UDP.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Trial {
     began: Instant,
@@ -124,7 +124,7 @@ impl Default for Selector {
 }
 
 impl Selector {
-    /// Which transports are to be open from now on.
+    /// Returns which transports should be open from now on.
     pub fn observe(&mut self, seen: &SeenAll, now: Instant) -> &'static [Transport] {
         let in_use = matches!(self.state, State::Found { shaped: Some(_), .. });
         self.udp.note(seen, in_use, now);
@@ -235,8 +235,8 @@ impl Selector {
 }
 
 impl Watched {
-    /// With another transport `in_use` beside shaped UDP, UDP is good when it carries its
-    /// share or nothing is to be carried.
+    /// With another transport `in_use` besides shaped UDP, UDP counts as good when it carries its
+    /// share or there is nothing to carry.
     fn note(&mut self, seen: &SeenAll, in_use: bool, now: Instant) {
         let udp = seen.udp;
         self.silent = if udp.works { None } else { self.silent.or(Some(now)) };
@@ -262,7 +262,7 @@ impl Watched {
     }
 }
 
-/// Bytes in a window that are no more than probes and acknowledgements.
+/// Up to this many bytes in a window are just probes and acknowledgements.
 const IDLE: u64 = 20_000;
 
 #[cfg(test)]
@@ -288,7 +288,7 @@ mod tests {
             Link { selector: Selector::default(), now, start: now, seen, open: &[Udp] }
         }
 
-        /// Seconds pass; `load` is bytes a second that something is carried by what passes.
+        /// Lets time pass; `load` is the rate in bytes per second over the transports that pass.
         fn pass(&mut self, seconds: f64, udp: bool, other_port: bool, tls: bool) {
             let until = self.now + Duration::from_secs_f64(seconds);
             while self.now < until {
@@ -301,7 +301,8 @@ mod tests {
             }
         }
 
-        /// Under load; UDP loses `lost` of its datagrams, and what is carried by each.
+        /// Lets time pass under load, with UDP's loss rate and the bytes per second over each
+        /// transport.
         fn carry(&mut self, seconds: f64, lost: f64, udp: u64, tls: u64) {
             let until = self.now + Duration::from_secs_f64(seconds);
             while self.now < until {
@@ -384,7 +385,7 @@ mod tests {
             link.carry(0.5, 0.4, 8_000, 0);
             assert!(link.seconds() < shaped + 5.0);
         }
-        // With little to do UDP loses nothing, and still is no better.
+        // With little load UDP loses nothing, but is still no better.
         link.carry(60.0, 0.0, 8_000, 900_000);
         assert_eq!(link.open, [Udp, Tls]);
         let back = link.seconds();

@@ -23,26 +23,26 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-/// Connections that haven't knocked yet, at a time: more wait in the kernel.
+/// Maximum concurrent connections that haven't knocked yet; more wait in the kernel.
 const STRANGERS: usize = 256;
-/// How long one may take for TLS and its request.
+/// How long such a connection may take for TLS and its request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections of one group, and groups.
+/// Maximum connections per group, and groups.
 const MOST_CONNECTIONS: usize = 8;
 const MOST_GROUPS: usize = 4096;
-/// No file left to accept with, most likely.
+/// Pause after a failed accept, most likely for lack of file descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a server needs.
+/// Settings of a server.
 #[derive(Debug)]
 pub struct ServerSettings {
     /// Where it listens.
     pub listen: Vec<SocketAddr>,
-    /// The mark of what it sends.
+    /// Firewall mark of its packets.
     pub fwmark: Option<u32>,
     /// The concentrator's key.
     pub key: PublicKey,
-    /// What it shows.
+    /// The certificate that it presents.
     pub certificate: Certificate,
 }
 
@@ -52,7 +52,7 @@ pub struct Server {
     _runtime: Runtime,
 }
 
-/// Why it can't run.
+/// Why it can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// The certificate.
@@ -72,7 +72,7 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// Starts it, and gives the data plane's sockets: one for each IP version.
+    /// Starts it and returns the data plane's sockets, one per IP version.
     ///
     /// # Errors
     /// [`ServerError`].
@@ -130,13 +130,13 @@ struct Groups {
 }
 
 struct Known {
-    /// As the tunnel names it: where its first connection came from.
+    /// Its address for the tunnel: the source of its first connection.
     remote: SocketAddr,
     group: Arc<Group>,
     connections: usize,
 }
 
-/// What the data plane sends, to whom it is for.
+/// Distributes what the data plane sends to the homes that it is for.
 async fn send_all(homes: Arc<Homes>) {
     let each = |remote, segment, contents: &[u8]| {
         let group = homes.lock().by_remote.get(&remote).cloned();
@@ -172,7 +172,7 @@ async fn accept_all(
     }
 }
 
-/// A connection that counts among its group's, until it is dropped: also by a panic.
+/// Counts a connection in its group until dropped, including by a panic.
 struct Joined {
     homes: Arc<Homes>,
     id: GroupId,
@@ -186,7 +186,7 @@ impl Drop for Joined {
 
 type Stream = tokio_rustls::server::TlsStream<TcpStream>;
 
-/// A home's connection; a stranger is answered.
+/// Handles a connection: lets a home in, answers a stranger as a web server.
 async fn let_in(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -206,7 +206,7 @@ async fn let_in(
     let known = knock
         .zip(exported(stream.get_ref().1).ok())
         .and_then(|(knock, secret)| Some((group_of(&homes.key, &knock, &secret)?, secret)));
-    // A home waits for the answer before it says more.
+    // A home waits for the answer before it sends more.
     let Some((id, secret)) = known.filter(|_| first.len() == KNOCK) else {
         web::answer(stream, first).await?;
         return Ok(None);
@@ -217,7 +217,7 @@ async fn let_in(
 }
 
 impl Homes {
-    /// A connection more of this group; none where there are too many.
+    /// Adds a connection to this group; `None` if there are too many.
     fn join(&self, id: GroupId, from: SocketAddr) -> Option<(Arc<Group>, SocketAddr)> {
         let mut groups = self.lock();
         let Groups { by_id, by_remote } = &mut *groups;
@@ -231,7 +231,7 @@ impl Homes {
         if by_id.len() == MOST_GROUPS {
             return None;
         }
-        // A NAT may give a port again that a group still is known by.
+        // A NAT may reuse a port by which another group is still known.
         let mut remote = from;
         while by_remote.contains_key(&remote) {
             remote.set_port(remote.port().wrapping_add(1));

@@ -1,14 +1,14 @@
-//! What a stranger finds: an ordinary web server with one page.
+//! What strangers find: an ordinary web server with one page.
 
 use std::io;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-/// A request's head at the most; browsers' are shorter.
+/// Maximum size of a request's head; browsers' are shorter.
 const LONGEST_HEAD: usize = 16 << 10;
 const PAGE: &str = "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\
 <title>Welcome</title></head><body><h1>Welcome</h1><p>There is nothing here yet.</p></body></html>\n";
 
-/// Answers one request, of which `head` has come already. Who is slow is ended by the caller.
+/// Answers one request, of which `head` has already arrived. The caller enforces the timeout.
 pub(crate) async fn answer(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
     mut head: Vec<u8>,
@@ -22,7 +22,7 @@ pub(crate) async fn answer(
     stream.shutdown().await
 }
 
-/// Whether a request's head has come whole.
+/// Whether a request's head is complete.
 pub(crate) fn is_whole(head: &[u8]) -> bool {
     head.windows(4).any(|four| four == b"\r\n\r\n")
 }

@@ -1,7 +1,7 @@
 use braid_units::Time;
 use std::time::{Instant, SystemTime};
 
-/// The data plane's clock: monotonic, from the moment of its making.
+/// The data plane's clock: monotonic, starting at its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     origin: Instant,
@@ -18,7 +18,7 @@ impl Clock {
         }
     }
 
-    /// What it shows.
+    /// The current time.
     pub fn now(&self) -> Time {
         Time::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }

@@ -1,33 +1,32 @@
 use braid_units::Time;
 use std::time::Duration;
 
-/// The load is taken over windows of this length: some ten turns of the kernel's scheduler
-/// on a busy machine (4 ms where it has 250 ticks a second).
+/// The load is measured over windows of this length: some ten time slices of the kernel's scheduler
+/// on a busy machine (4 ms with 250 ticks per second).
 const WINDOW: Duration = Duration::from_millis(50);
-/// The CPU is the bottleneck from this load on, and until it's below the second. With one
-/// TCP connection by links without a limit both ends' threads have 0.85 to 0.98, by two
-/// gigabit links, which are the bottleneck then, 0.51 to 0.58 (medians;
-/// docs/design/008-cpu-bound.md).
+/// The CPU counts as the bottleneck from this load on, until the load is below the second. One TCP
+/// connection over unlimited links gives 0.85 to 0.98 at both ends' threads; over two gigabit
+/// links, which are then the bottleneck, 0.51 to 0.58 (medians; docs/design/008-cpu-bound.md).
 const BOUND_FROM: f64 = 0.75;
 const BOUND_TO: f64 = 0.6;
 
-/// Whether the CPU is the data plane's bottleneck: told by the part of the time in which
-/// its thread had something to do, and ran or waited for a CPU.
+/// Whether the CPU is the data plane's bottleneck: judged by the share of time in which its thread
+/// had work, and ran or waited for a CPU.
 #[derive(Debug, Default)]
 pub(crate) struct CpuLoad {
     window_began: Time,
-    /// What the thread had wanted of the CPUs by then.
+    /// The CPU time that the thread had run or waited for by then.
     wanted: Duration,
     bound: bool,
 }
 
 impl CpuLoad {
-    /// A window is over: [`CpuLoad::on_window`] is to be called.
+    /// Whether a window is over and [`CpuLoad::on_window`] must be called.
     pub fn is_due(&self, now: Time) -> bool {
         now >= self.window_began + WINDOW
     }
 
-    /// The thread has run or waited for a CPU for so long since it began.
+    /// Ends a window; `wanted` is how long the thread has run or waited for a CPU since it began.
     pub fn on_window(&mut self, wanted: Duration, now: Time) {
         let (time, part) = (now - self.window_began, wanted.saturating_sub(self.wanted));
         let load = part.as_secs_f64() / time.as_secs_f64().max(f64::MIN_POSITIVE);
@@ -35,7 +34,7 @@ impl CpuLoad {
         (self.window_began, self.wanted) = (now, wanted);
     }
 
-    /// The CPU is the bottleneck.
+    /// Whether the CPU is the bottleneck.
     pub fn is_bound(&self) -> bool {
         self.bound
     }
@@ -45,7 +44,7 @@ impl CpuLoad {
 mod tests {
     use super::*;
 
-    /// Windows with these loads, in percent: which of them end CPU-bound.
+    /// Plays windows with these loads, in percent, and returns which end CPU-bound.
     fn bound(loads: &[u32]) -> Vec<bool> {
         let (mut load, mut now, mut wanted) = (CpuLoad::default(), Time::ZERO, Duration::ZERO);
         let windows = loads.iter().map(|percent| {

@@ -7,30 +7,30 @@ use braid_units::Time;
 use std::io;
 use std::time::Duration;
 
-/// Packets up to this size are merged with their likes.
+/// Packets up to this size are merged with others of their flow.
 const MERGED: usize = 2048;
-/// As long the loop may ask in vain, at the cost of a processor.
+/// How long the loop may keep trying in vain, at the cost of a processor.
 const UNREADABLE_FOR: Duration = Duration::from_secs(5);
 
-/// The device, and what is merged on its way there.
+/// The device, and the packets being merged for it.
 pub(crate) struct Device {
     /// The device itself.
     pub tun: Tun,
-    /// Since when it can't be read.
+    /// Since when reading has failed.
     pub unreadable: Option<Time>,
     coalescer: Coalescer,
     merged: Vec<InnerPacket>,
 }
 
 impl Device {
-    /// With nothing on its way.
+    /// Wraps a device, with no packets pending.
     pub fn new(tun: Tun) -> Self {
         let coalescer = Coalescer::new(tun.layer(), Checksums::Verify);
         Self { tun, unreadable: None, coalescer, merged: Vec::new() }
     }
 
-    /// A packet that could not be read is lost. It ends nothing, unless that lasts: memory that
-    /// lacks for a moment is there again. Who sees the device deleted says so sooner.
+    /// A packet that could not be read is lost. This is fatal only if it lasts: a shortage of
+    /// memory may be over soon. The deletion of the device is noticed elsewhere, and sooner.
     pub fn may_fail(&mut self, error: io::Error, now: Time) -> io::Result<()> {
         let since = *self.unreadable.get_or_insert(now);
         match now - since < UNREADABLE_FOR {
@@ -39,8 +39,8 @@ impl Device {
         }
     }
 
-    /// Gives the kernel what has arrived. Small packets of a flow go as one
-    /// super-packet, as a network card's receive offload does.
+    /// Passes arrived packets to the kernel. Small packets of a flow are merged into a
+    /// super-packet, like a network card's receive offload.
     pub fn deliver(&mut self, tunnel: &mut Tunnel) {
         let mut merged = std::mem::take(&mut self.merged);
         let mut waiting = tunnel.poll_inner();
@@ -54,7 +54,7 @@ impl Device {
                 self.coalescer.push(packet, &mut merged);
                 self.coalescer.drain_joined().for_each(|bytes| tunnel.recycle(bytes));
             } else {
-                // Those of its flow that came before go first.
+                // Earlier packets of its flow go first.
                 self.coalescer.flush(&mut merged);
                 merged.push(packet);
             }
@@ -62,7 +62,7 @@ impl Device {
                 self.coalescer.flush(&mut merged);
             }
             for packet in merged.drain(..) {
-                // What the kernel doesn't take is counted by the device.
+                // The device counts packets that the kernel refuses.
                 let _ = self.tun.write(&packet);
                 tunnel.recycle(packet.bytes);
             }

@@ -21,25 +21,25 @@ use std::time::Duration;
 /// Some round trips of a slow link.
 pub const LEAVES_WITHIN: Duration = Duration::from_millis(250);
 
-/// What a worker can be asked for.
+/// Commands to a worker.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Use a link by this socket.
+    /// Use this socket for a link.
     Attach(Attachment),
-    /// The link has no address of this IP version now.
+    /// The link currently has no address of this IP version.
     DetachSocket { id: LinkId, family: Family },
     /// A change of the core's configuration.
     Change(Change),
-    /// A new peer; answers with its number.
+    /// Add a peer; answers with its number.
     AddPeer(Box<PeerConfig>, Sender<PeerId>),
-    /// The device is to have these packets, as if they had come through the tunnel.
+    /// Deliver these packets to the device, as if they had come through the tunnel.
     Deliver(Vec<InnerPacket>),
-    /// Tell how things are.
+    /// Report the state.
     Report(Sender<Report>),
-    /// Tell what the peers' flows have carried.
+    /// Report what the peers' flows have carried.
     ReportTraffic(Sender<Vec<(PeerId, TrafficReport)>>),
-    /// Take nothing more from the device, have what was taken arrive, tell the peers that
-    /// another program goes on in a moment; with a bound of [`LEAVES_WITHIN`].
+    /// Stop reading the device, let pending packets arrive, and tell the peers that another program
+    /// continues shortly; takes at most [`LEAVES_WITHIN`].
     Leave(Arc<AllDone>),
     /// Say goodbye to the peers and end.
     Stop,
@@ -50,27 +50,28 @@ pub(crate) enum Command {
 pub struct Report {
     /// The peers.
     pub peers: Vec<(PeerId, PeerReport)>,
-    /// What belongs to no peer.
+    /// Counters that belong to no peer.
     pub counters: TunnelCounters,
-    /// The TUN device's.
+    /// The TUN device's counters.
     pub tun: TunCounters,
     /// Packets that the kernel dropped because the device wasn't read in time.
     pub tun_dropped: u64,
-    /// Datagrams that the kernel didn't take, by link.
+    /// Datagrams that the kernel refused, by link.
     pub send_drops: BTreeMap<LinkId, u64>,
-    /// Datagrams and packets that came to another worker than their own, which had no room.
+    /// Datagrams and packets that arrived at the wrong worker and were lost because the right one
+    /// had no room.
     pub handover_drops: u64,
-    /// Links that have a socket which the kernel refuses to watch, with what it said: nothing goes
-    /// by it until a later try.
+    /// Links with a socket that the kernel refuses to watch, with the error: it isn't used until a
+    /// retry succeeds.
     pub unwatched: Vec<(LinkId, String)>,
 }
 
-/// Sockets where peers come to us.
+/// Sockets on which peers connect to us.
 #[derive(Debug)]
 pub enum Listening {
-    /// One for each worker, to which what is for it is steered, and one for strangers.
+    /// One per worker, with datagrams steered to it, and one for strangers.
     Steered(Steered),
-    /// One, whatever number of workers there is.
+    /// One for all workers.
     Shared(LinkSocket),
 }
 
@@ -79,13 +80,13 @@ pub enum Listening {
 #[error("the data plane has ended")]
 pub struct Stopped;
 
-/// The control side's hold on the data plane. Whichever worker has a peer, it is spoken of by its
-/// number alone.
+/// The control side's handle to the data plane. Peers are identified by number, whatever worker
+/// they belong to.
 #[derive(Debug)]
 pub struct Handle {
     pub(crate) workers: Vec<WorkerHandle>,
     events: Receiver<Event>,
-    /// As the first worker knows them.
+    /// What the first worker was told.
     remotes_elsewhere: RefCell<Vec<SocketAddr>>,
 }
 
@@ -99,15 +100,14 @@ pub(crate) struct WorkerHandle {
 }
 
 impl Handle {
-    /// Of no worker yet.
+    /// A handle without workers.
     pub(crate) fn new(events: Receiver<Event>) -> Self {
         Self { workers: Vec::new(), events, remotes_elsewhere: RefCell::default() }
     }
 
-    /// Has a link used by this socket from now on; it takes the place of one of the same IP
-    /// version (new address, carrier back). The caller made it in the right namespace and bound
-    /// it to the right device. `config` says how the link is to be used; which IP versions it
-    /// has is seen from its sockets.
+    /// Uses this socket for a link from now on, replacing one of the same IP version (new address,
+    /// carrier back). The caller must have created it in the right namespace and bound it to the
+    /// right device. `config` says how to use the link; its sockets determine its IP versions.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -121,10 +121,10 @@ impl Handle {
         self.first()?.send(Command::Attach(Attachment { id, config, socket, use_of_it }))
     }
 
-    /// Has peers come by this link.
+    /// Lets peers connect over this link.
     ///
     /// # Errors
-    /// [`Stopped`] when the data plane has ended, or there is no descriptor left.
+    /// [`Stopped`] when the data plane has ended, or no file descriptor is left.
     pub fn listen(&self, id: LinkId, listening: Listening) -> Result<(), Stopped> {
         let config = LinkConfig { listens: true, ..LinkConfig::default() };
         let attach = |worker: &WorkerHandle, socket, use_of_it| {
@@ -134,7 +134,7 @@ impl Handle {
             Listening::Steered(Steered { owned, others }) => {
                 let mut each = self.workers.iter().zip(owned);
                 each.try_for_each(|(worker, socket)| attach(worker, socket, SocketUse::Both))?;
-                // The first worker is who lets them in.
+                // The first worker lets them in.
                 match others {
                     Some(others) => attach(self.first()?, others, SocketUse::Strangers),
                     None => Ok(()),
@@ -150,7 +150,7 @@ impl Handle {
         }
     }
 
-    /// Gives the device these packets, as if they had come through the tunnel.
+    /// Delivers these packets to the device, as if they had come through the tunnel.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -158,7 +158,7 @@ impl Handle {
         self.first()?.send(Command::Deliver(packets))
     }
 
-    /// The link has no address of this IP version now; it may come back.
+    /// States that the link currently has no address of this IP version; it may return.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -166,8 +166,8 @@ impl Handle {
         self.first()?.send(Command::DetachSocket { id, family })
     }
 
-    /// Has a change made. Sockets of a link that is set otherwise stay, and say which IP
-    /// versions it has; those of one that is removed are closed.
+    /// Applies a change. A link whose settings change keeps its sockets, which determine its IP
+    /// versions; those of a removed link are closed.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -181,7 +181,7 @@ impl Handle {
             | Change::Refer(id, _)
             | Change::Introduce(id, _)
             | Change::Treat(id, _) => self.worker_of(id)?.send(Command::Change(change)),
-            // They come to the first worker.
+            // Homes that join reach the first worker.
             Change::SetEnrolments(_)
             | Change::SetRemotesElsewhere(_)
             | Change::AddElsewhere { .. } => self.first()?.send(Command::Change(change)),
@@ -196,8 +196,8 @@ impl Handle {
         }
     }
 
-    /// Adds a peer: one that we call to the first worker, which has the links that we call by,
-    /// one that `calls` us to the worker that has fewest.
+    /// Adds a peer. One that we connect to goes to the first worker, which has the links for that;
+    /// one that `calls` us goes to the worker with the fewest peers.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -233,8 +233,8 @@ impl Handle {
         Ok(whole)
     }
 
-    /// What the peers' flows have carried; to be asked for each second or so, as
-    /// [`braid_tunnel::Tunnel::report_traffic`] says.
+    /// What the peers' flows have carried; call it about once a second, see
+    /// [`braid_tunnel::Tunnel::report_traffic`].
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -242,9 +242,9 @@ impl Handle {
         Ok(self.ask(Command::ReportTraffic)?.into_iter().flatten().collect())
     }
 
-    /// Takes nothing more from the device, has what was taken arrive and tells the peers that
-    /// another program goes on in a moment; `done` hears when that is over, after
-    /// [`LEAVES_WITHIN`] at the latest.
+    /// Stops reading the device, lets pending packets arrive, and tells the peers that another
+    /// program continues shortly; `done` is notified when that is over, after [`LEAVES_WITHIN`] at
+    /// the latest.
     ///
     /// # Errors
     /// [`Stopped`] when the data plane has ended.
@@ -253,15 +253,15 @@ impl Handle {
         self.send_all(|| Command::Leave(Arc::clone(&all_done)))
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub fn events(&self) -> impl Iterator<Item = Event> + '_ {
         self.events.try_iter()
     }
 
-    /// Ends it and waits until it has ended.
+    /// Stops it and waits until it has ended.
     ///
     /// # Errors
-    /// What ended it before, if something did.
+    /// The error that had ended it before, if any.
     pub fn stop(mut self) -> io::Result<()> {
         let _ = self.send_all(|| Command::Stop);
         self.join()
@@ -287,7 +287,7 @@ impl Handle {
         self.workers.iter().try_for_each(|worker| worker.send(command()))
     }
 
-    /// Asks all, and then waits for all.
+    /// Asks all workers, then waits for all answers.
     fn ask<T>(&self, question: impl Fn(Sender<T>) -> Command) -> Result<Vec<T>, Stopped> {
         let asked: Result<Vec<_>, Stopped> = self
             .workers
@@ -300,7 +300,7 @@ impl Handle {
         asked?.into_iter().map(|receiver| receiver.recv().map_err(|_| Stopped)).collect()
     }
 
-    /// Tells the first worker, which lets initiations in, from where other workers' peers come.
+    /// Tells the first worker, which accepts initiations, the addresses of other workers' peers.
     fn tell_remotes(&self, report: &Report) -> Result<(), Stopped> {
         let elsewhere = report.peers.iter().filter(|(id, _)| id.worker() != Worker::FIRST);
         let remotes: Vec<SocketAddr> =
@@ -327,7 +327,7 @@ impl Handle {
 }
 
 impl WorkerHandle {
-    /// Of a worker that has begun.
+    /// The handle of a worker that has started.
     pub(crate) fn new(
         commands: Sender<Command>,
         waker: Waker,
@@ -344,7 +344,7 @@ impl WorkerHandle {
 }
 
 impl Report {
-    /// Adds what another worker says.
+    /// Adds another worker's report.
     fn add(&mut self, other: Report) {
         self.peers.extend(other.peers);
         self.counters += other.counters;

@@ -1,13 +1,13 @@
-//! When all workers have done what was asked of them.
+//! Notifies when all workers have finished a command.
 
 use std::sync::mpsc::Sender;
 
-/// Each worker holds it until it is done; the last one's says so.
+/// Each worker holds a reference until it is done; dropping the last one notifies.
 #[derive(Debug)]
 pub(crate) struct AllDone(Sender<()>);
 
 impl AllDone {
-    /// Who wants to know it.
+    /// Notifies this receiver.
     pub fn tell(whom: Sender<()>) -> Self {
         Self(whom)
     }
@@ -15,7 +15,7 @@ impl AllDone {
 
 impl Drop for AllDone {
     fn drop(&mut self) {
-        // Whoever asked may have gone.
+        // The receiver may be gone.
         let _ = self.0.send(());
     }
 }

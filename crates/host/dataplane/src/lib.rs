@@ -1,7 +1,7 @@
 //! The data plane: workers, each a thread that joins a tunnel core with its queue of the TUN/TAP
-//! device and the links' sockets. Thin: it moves batches between descriptors
-//! and the core and keeps the clock; all it decides is whether packets come so often
-//! that processors should stay awake.
+//! device and the links' sockets. It is thin: it moves batches between descriptors and the core and
+//! keeps the clock. Its only decision is whether packets arrive so often that processors should
+//! stay awake.
 
 #![forbid(unsafe_code)]
 

@@ -23,19 +23,17 @@ use std::time::Duration;
 
 const TUN: Token = Token(u64::MAX);
 const WAKE: Token = Token(u64::MAX - 1);
-/// Packets taken from the device before the sockets get their turn.
+/// Packets read from the device before the sockets get their turn.
 const TUN_BATCH: usize = 16;
-/// Packets up to this size are copied into a buffer of theirs.
+/// Packets up to this size are copied into a buffer of their own.
 const COPIED: usize = 8192;
-/// Bytes sent, or received by a socket, before others get their turn: some
-/// 200 µs of work. What is urgent waits no longer in the kernel, where nobody
-/// sees it.
+/// Bytes sent, or received by a socket, before others get their turn: some 200 µs of work. This
+/// bounds how long urgent packets wait in the kernel, where they can't be prioritised.
 const TURN: usize = 256 << 10;
-/// After so many bytes have come, the device gets what they held: a call to
-/// receive brings up to 512 KB, and what waited for all of it would no longer be
-/// in the processor's cache.
+/// After receiving this many bytes, their packets are delivered to the device: one receive call
+/// returns up to 512 KB, and waiting for all of it would push packets out of the processor's cache.
 const DELIVERED: usize = 128 << 10;
-/// A call to send or to receive counts for this many bytes at least.
+/// A send or receive call counts as at least this many bytes.
 const LEAST_SENT: usize = TURN / 64;
 const LEAST_RECEIVED: usize = TURN / 4;
 
@@ -50,35 +48,34 @@ pub(crate) struct DataPlane {
     channels: Channels,
     buffers: ReceiveBuffers,
     datagrams: Vec<u8>,
-    /// What is read into from the device; of no capacity while a large packet
-    /// has taken it along.
+    /// Buffer for reading the device; without capacity while a large packet owns it.
     packet: Vec<u8>,
     wake_latency: Option<(LatencyRequest, Wakefulness)>,
     cpu_load: CpuLoad,
     stopping: bool,
-    /// What the device gives is another program's.
+    /// The device's packets are now for another program.
     device_left: bool,
     leaving: Option<Leaving>,
 }
 
-/// By which a worker is spoken to, and speaks.
+/// A worker's channels.
 pub(crate) struct Channels {
-    /// What the control side wants.
+    /// Commands from the control side.
     pub inbox: Receiver<Command>,
-    /// What it is told...
+    /// Events for the control side...
     pub news: Sender<Event>,
-    /// ...and that there is something.
+    /// ...and the notification that there are some.
     pub on_news: OnNews,
-    /// What other workers hand over.
+    /// Handovers from other workers.
     pub handovers: Receiver<Vec<Handover>>,
-    /// All workers, this one too.
+    /// All workers, including this one.
     pub siblings: Siblings,
 }
 
-/// Called by a worker when there are events to fetch; it must not block.
+/// Called by a worker when there are events to fetch; must not block.
 pub(crate) type OnNews = Arc<dyn Fn() + Send + Sync>;
 
-/// Another program is about to go on.
+/// State while handing over to another program.
 struct Leaving {
     until: Time,
     _done: Arc<AllDone>,
@@ -88,7 +85,7 @@ struct Leaving {
 const LEAVING: Duration = Duration::from_millis(2);
 
 impl DataPlane {
-    /// A worker that waits for this device and for what [`Self::waker`] wakes it for.
+    /// Creates a worker that waits for this device and for its [`Self::waker`].
     pub fn new(
         tunnel: Tunnel,
         tun: Tun,
@@ -117,16 +114,16 @@ impl DataPlane {
         })
     }
 
-    /// What wakes the worker that has this poller.
+    /// Creates the waker of the worker with this poller.
     pub fn waker(poller: &Poller) -> io::Result<Waker> {
         poller.waker(WAKE)
     }
 
     /// Runs until it is told to stop.
     pub fn run(mut self) -> io::Result<()> {
-        // Where it's forbidden packets wait a little longer for the processor.
+        // If it is forbidden, packets wait a little longer for the processor.
         let _ = braid_linux::scheduling::run_soon();
-        // Without it no CPU is a bottleneck: what is sent costs a little more.
+        // Without it the CPU is never considered a bottleneck: sending costs a little more.
         let thread_time = ThreadTime::of_this_thread().ok();
         let mut ready: Vec<poller::Event> = Vec::with_capacity(32);
         loop {
@@ -153,8 +150,8 @@ impl DataPlane {
             self.channels.siblings.hand_over(&mut self.tunnel);
             self.leave_when_done();
             let timeout = if more { Some(Duration::ZERO) } else { self.time_to_wait() };
-            // Packets come one at a time, or in rows: of the former each leaves
-            // before the device is asked for another.
+            // Packets come one at a time or in bursts; single ones are sent before the device is
+            // read again.
             let in_rows = ready.iter().any(|event| event.token == TUN);
             let most = if in_rows { TUN_BATCH } else { 1 };
             ready.clear();
@@ -211,7 +208,7 @@ impl DataPlane {
         let Some(_leaving) = self.leaving.take_if(done) else { return };
         self.tunnel.close_for_restart(now);
         while self.transmit() {}
-        // What comes now was sent before a peer knew, and is sent again.
+        // Whatever arrives now was sent before the peer knew, and will be retransmitted.
         self.links.clear();
         self.unwatched = Unwatched::default();
     }
@@ -225,11 +222,11 @@ impl DataPlane {
         } else {
             wakefulness.on_time(now);
         }
-        // Refused it changes nothing: packets wait a little longer.
+        // If refused, packets just wait a little longer.
         let _ = latency.hold(wakefulness.is_awake());
     }
 
-    /// Sends what the core has to send; true when there may be more.
+    /// Sends what the core has to send; returns true if there may be more.
     fn transmit(&mut self) -> bool {
         let mut sent = 0;
         while sent < TURN {
@@ -244,7 +241,7 @@ impl DataPlane {
                 self.tunnel.on_message_too_long(transmit.link, size);
             }
             if link.waits() && !waited {
-                // Nobody would say when there is room for what waits.
+                // Otherwise nothing would report when there is room for the pending data.
                 let watched = watch_writing(&self.poller, transmit.link, link, true);
                 watched.unwrap_or_else(|_| link.lose_pending());
             }
@@ -272,8 +269,7 @@ impl DataPlane {
             };
             self.device.unreadable = None;
             if bytes.len() <= COPIED {
-                // A big buffer for a small packet would waste memory while it
-                // waits.
+                // A large buffer for a small packet would waste memory while it waits.
                 let mut small = self.tunnel.take_buffer(bytes.len());
                 small.extend_from_slice(&bytes);
                 self.packet = std::mem::replace(&mut bytes, small);
@@ -303,22 +299,22 @@ impl DataPlane {
             });
             taken += bytes.max(LEAST_RECEIVED);
             self.device.deliver(&mut self.tunnel);
-            // An error (a device that went down) is told once and then gone.
+            // An error (such as a device that went down) is reported once and then cleared.
             if !received.is_ok_and(|received| received.more) {
                 break;
             }
         }
     }
 
-    /// One batch, and then those who are known get their turn: however many strangers come, what
-    /// they cost is a small share of it. What isn't taken in time the kernel drops.
+    /// Receives one batch, then known peers get their turn: this bounds the cost of strangers,
+    /// however many there are. The kernel drops the excess.
     fn receive_of_strangers(&mut self, token: Token) {
         let (id, family) = link_of(token);
         let Some(socket) = self.links.get(&id).and_then(|l| l.strangers.of(family)) else {
             return;
         };
         let (now, tunnel) = (self.clock.now(), &mut self.tunnel);
-        // An error is told once and then gone.
+        // An error is reported once and then cleared.
         let _ = socket.receive(&mut self.buffers, |datagram| {
             tunnel.handle_datagram(now, id, datagram.remote, datagram.local, datagram.bytes);
         });
@@ -331,7 +327,7 @@ impl DataPlane {
             self.tunnel.on_message_too_long(id, size);
         }
         if !link.waits() {
-            // Refused it is asked for at once again, since there is room.
+            // If refused, it is requested again at once, since there is room.
             let _ = watch_writing(&self.poller, id, link, false);
         }
     }
@@ -380,7 +376,7 @@ impl DataPlane {
                     let _ = answer.send(self.tunnel.report_traffic(now));
                 }
                 Command::Leave(done) => {
-                    // What comes from now on waits there for the other program.
+                    // From now on packets wait there for the other program.
                     let _ = self.poller.remove(&self.device.tun);
                     self.device_left = true;
                     self.leaving = Some(Leaving { until: now + LEAVES_WITHIN, _done: done });
@@ -393,8 +389,8 @@ impl DataPlane {
         }
     }
 
-    /// What the kernel doesn't watch nobody would read: such a socket costs its link, until a
-    /// later try.
+    /// A socket that the kernel doesn't watch would never be read: its link is unusable until a
+    /// retry succeeds.
     fn attach(&mut self, attachment: Attachment, now: Time) {
         if attachment.use_of_it == SocketUse::Strangers {
             return self.attach_for_strangers(attachment, now);
@@ -404,7 +400,7 @@ impl DataPlane {
         self.unwatched.forget(id, family);
         if let Err(error) = self.poller.add(socket, token_of(id, family), use_of_it.interest(false))
         {
-            // The one before is of no use to a link that leaves otherwise now.
+            // The previous socket is useless to a link that now leaves another way.
             self.detach(id, family, now);
             self.unwatched.put(attachment, error, now);
             return;
@@ -423,13 +419,13 @@ impl DataPlane {
         }
     }
 
-    /// The link is there already, by the socket for those who are known.
+    /// The link already exists, with the socket for known peers.
     fn attach_for_strangers(&mut self, attachment: Attachment, now: Time) {
         let (id, family) = (attachment.id, attachment.socket.family());
         let (token, interest) =
             (token_of_strangers(id, family), attachment.use_of_it.interest(false));
         let Some(link) = self.links.get_mut(&id) else {
-            // Its own socket was refused: both are tried again.
+            // The link's main socket was refused: both are retried.
             return self.unwatched.put(attachment, io::ErrorKind::NotConnected.into(), now);
         };
         match self.poller.add(&attachment.socket, token, interest) {
@@ -454,7 +450,7 @@ impl DataPlane {
                 self.unwatched.set(*id, *config);
                 match self.links.get(id) {
                     Some(link) => *config = with_families(*config, link),
-                    // It gets its settings with its first socket.
+                    // It will get its settings with its first socket.
                     None => return,
                 }
             }
@@ -477,7 +473,7 @@ fn token_of(link: LinkId, family: Family) -> Token {
     Token(u64::from(link.0) << 1 | u64::from(family == Family::V6))
 }
 
-/// Beyond what links have.
+/// Beyond the tokens of links.
 const STRANGERS: u64 = 1 << 32;
 
 fn token_of_strangers(link: LinkId, family: Family) -> Token {

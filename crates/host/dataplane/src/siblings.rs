@@ -1,19 +1,19 @@
-//! What one worker has for the others: handed over by the batch, one wake-up each.
+//! Handovers from one worker to the others, in batches with one wake-up each.
 
 use braid_linux::poller::Waker;
 use braid_tunnel::{Handover, Tunnel};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-/// Batches that wait for a worker at the most, of a turn of another's each; more are lost, as in
-/// any full queue. Some 20 ms of what one carries.
+/// Maximum batches waiting for a worker, each from one turn of another; more are lost, as in any
+/// full queue. Some 20 ms of a worker's rate.
 const WAITING: usize = 64;
 
-/// All workers, as one of them sees them.
+/// All workers, from the view of one of them.
 pub(crate) struct Siblings {
     all: Vec<Sibling>,
-    /// For each of them, until the turn's end.
+    /// Handovers for each of them, collected until the end of the turn.
     batches: Vec<Vec<Handover>>,
-    /// Lost since a worker had too much.
+    /// Lost because a worker's queue was full.
     dropped: u64,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Sibling {
 }
 
 impl Sibling {
-    /// A way to hand over to the worker that this waker wakes, and its end there.
+    /// A channel to the worker with this waker, and the receiver for it.
     pub fn new(waker: Waker) -> (Self, Receiver<Vec<Handover>>) {
         let (inbox, handovers) = sync_channel(WAITING);
         (Self { inbox, waker }, handovers)
@@ -33,13 +33,13 @@ impl Sibling {
 }
 
 impl Siblings {
-    /// In the order of their numbers.
+    /// Takes the workers in order of their numbers.
     pub fn new(all: Vec<Sibling>) -> Self {
         let batches = all.iter().map(|_| Vec::new()).collect();
         Self { all, batches, dropped: 0 }
     }
 
-    /// Hands over what the tunnel has for others.
+    /// Hands over what the tunnel has for other workers.
     pub fn hand_over(&mut self, tunnel: &mut Tunnel) {
         let mut any = false;
         while let Some((to, handover)) = tunnel.poll_handover() {
@@ -63,7 +63,7 @@ impl Siblings {
         }
     }
 
-    /// Datagrams and packets that a worker couldn't take.
+    /// Datagrams and packets that a worker couldn't accept.
     pub fn dropped(&self) -> u64 {
         self.dropped
     }

@@ -3,11 +3,10 @@ use braid_linux::udp::{Family, LinkSocket, SendError, Transmit};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-/// What waits for a socket with a full buffer at the most, in bytes; more is
-/// lost, as in any full queue.
+/// Maximum bytes waiting for a socket with a full buffer; more is lost, as in any full queue.
 const PENDING: usize = 512 << 10;
 
-/// The sockets of one link: one for each IP version that it has.
+/// The sockets of one link, one per IP version.
 #[derive(Debug, Default)]
 pub(crate) struct LinkSockets {
     /// For IPv4.
@@ -22,12 +21,12 @@ impl LinkSockets {
         if remote.is_ipv4() { self.v4.as_ref() } else { self.v6.as_ref() }
     }
 
-    /// The sockets that there are.
+    /// All its sockets.
     pub fn iter(&self) -> impl Iterator<Item = &LinkSocket> {
         self.v4.iter().chain(&self.v6)
     }
 
-    /// The place of the socket of this IP version.
+    /// The slot of the socket of this IP version.
     pub fn place(&mut self, family: Family) -> &mut Option<LinkSocket> {
         match family {
             Family::V4 => &mut self.v4,
@@ -44,20 +43,20 @@ impl LinkSockets {
     }
 }
 
-/// What a worker has a socket for.
+/// What a worker uses a socket for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SocketUse {
-    /// To receive and to send by it.
+    /// Receiving and sending.
     #[default]
     Both,
-    /// To send by it; another worker receives, and hands over.
+    /// Sending; another worker receives and hands over.
     Sending,
-    /// To receive by it what is of no session; all is sent by another one.
+    /// Receiving datagrams that belong to no session; sending uses another one.
     Strangers,
 }
 
 impl SocketUse {
-    /// What such a socket is watched for; `writing` while something waits to be sent.
+    /// What such a socket is watched for; `writing` while data is pending.
     pub(crate) fn interest(self, writing: bool) -> Interest {
         match (self, writing) {
             (Self::Both, false) | (Self::Strangers, _) => Interest::Read,
@@ -68,11 +67,11 @@ impl SocketUse {
     }
 }
 
-/// A link: its sockets and what waits for them.
+/// A link: its sockets and their pending data.
 #[derive(Debug, Default)]
 pub(crate) struct LinkOutput {
     pub sockets: LinkSockets,
-    /// Where strangers' datagrams come, if they come by others than homes'.
+    /// Sockets for strangers' datagrams, if separate from homes'.
     pub strangers: LinkSockets,
     pub use_of_sockets: SocketUse,
     pending: VecDeque<Pending>,
@@ -87,23 +86,23 @@ struct Pending {
     contents: Vec<u8>,
 }
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It's with the kernel, or lost as a link may lose it.
+    /// The kernel has it, or it was lost, as on any link.
     Done,
     /// A datagram of this size was longer than the device's MTU.
     TooLong(usize),
 }
 
 impl LinkOutput {
-    /// What waits is lost: its socket is gone.
+    /// Drops pending data, as its socket is gone.
     pub fn forget_pending(&mut self) {
         self.pending.clear();
         self.pending_bytes = 0;
     }
 
-    /// What waits is lost, and counted: nobody says when there is room for it.
+    /// Drops and counts pending data, as nothing reports when there is room for it.
     pub fn lose_pending(&mut self) {
         self.dropped += self.pending.len() as u64;
         self.forget_pending();
@@ -128,7 +127,7 @@ impl LinkOutput {
                 return sent;
             }
             if self.pending.len() > waiting {
-                // Full again: what was put back belongs in front.
+                // Full again: what was put back belongs at the front.
                 self.pending.rotate_right(1);
                 break;
             }
@@ -136,7 +135,7 @@ impl LinkOutput {
         Sent::Done
     }
 
-    /// Something waits for the socket to be writable.
+    /// Whether data is waiting for the socket to become writable.
     pub fn waits(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -164,7 +163,7 @@ impl LinkOutput {
                 self.dropped += 1;
                 Sent::TooLong(transmit.segment)
             }
-            // Lost, as on any link: the core notices by missing feedback.
+            // Lost, as on any link: the core notices the missing feedback.
             Err(_) => {
                 self.dropped += 1;
                 Sent::Done

@@ -1,5 +1,5 @@
-//! Sockets that the kernel refuses to watch: each takes memory of its, and what one user may have
-//! watched is bounded (epoll(7), `max_user_watches`). That costs their link, for a while.
+//! Sockets that the kernel refuses to watch: each needs kernel memory, and the number per user is
+//! limited (epoll(7), `max_user_watches`). Their links are unusable meanwhile.
 
 use crate::sockets::SocketUse;
 use braid_linux::udp::{Family, LinkSocket};
@@ -8,7 +8,7 @@ use braid_units::Time;
 use std::io;
 use std::time::Duration;
 
-/// How soon it is tried again. Memory that lacks is there again soon; a try costs one call.
+/// Retry interval. A shortage of memory is over soon, and a retry costs one call.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// A socket for a link.
@@ -18,13 +18,13 @@ pub(crate) struct Attachment {
     pub id: LinkId,
     /// How the link is to be used.
     pub config: LinkConfig,
-    /// It takes the place of one of the same IP version.
+    /// Replaces a socket of the same IP version.
     pub socket: LinkSocket,
     /// What it is for.
     pub use_of_it: SocketUse,
 }
 
-/// Those that wait for another try.
+/// Sockets waiting for a retry.
 #[derive(Debug, Default)]
 pub(crate) struct Unwatched {
     waiting: Vec<(Attachment, io::Error)>,
@@ -32,13 +32,13 @@ pub(crate) struct Unwatched {
 }
 
 impl Unwatched {
-    /// This one was refused.
+    /// Adds a refused socket.
     pub fn put(&mut self, refused: Attachment, error: io::Error, now: Time) {
         self.waiting.push((refused, error));
         self.again.get_or_insert(now + AGAIN);
     }
 
-    /// All, if it's time to try them again.
+    /// All of them, if it is time to retry.
     pub fn due(&mut self, now: Time) -> Vec<Attachment> {
         match self.again.take_if(|at| *at <= now) {
             Some(_) => self.waiting.drain(..).map(|(attachment, _)| attachment).collect(),
@@ -51,23 +51,23 @@ impl Unwatched {
         self.again
     }
 
-    /// The link has another socket of this IP version, or is to have none.
+    /// Drops the socket: the link has another of this IP version, or shall have none.
     pub fn forget(&mut self, id: LinkId, family: Family) {
         self.retain(|waiting| waiting.id != id || waiting.socket.family() != family);
     }
 
-    /// The link is gone.
+    /// Drops the sockets of a removed link.
     pub fn forget_link(&mut self, id: LinkId) {
         self.retain(|waiting| waiting.id != id);
     }
 
-    /// The link is to be used otherwise.
+    /// Changes the settings of a link.
     pub fn set(&mut self, id: LinkId, config: LinkConfig) {
         let of_it = self.waiting.iter_mut().filter(|(waiting, _)| waiting.id == id);
         of_it.for_each(|(waiting, _)| waiting.config = config);
     }
 
-    /// Whose they are, and what the kernel said.
+    /// Their links, and the kernel's errors.
     pub fn told(&self) -> Vec<(LinkId, String)> {
         self.waiting.iter().map(|(waiting, error)| (waiting.id, error.to_string())).collect()
     }

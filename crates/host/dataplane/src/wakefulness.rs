@@ -1,15 +1,14 @@
 use braid_units::Time;
 use std::time::Duration;
 
-/// What is counted over.
+/// Window over which wake-ups are counted.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Wake-ups for packets in a window that make it busy: a call's 50 packets a
-/// second do, what a house sends while nobody uses it does not.
+/// Wake-ups for packets per window that count as busy: a call's 50 packets per second do, an idle
+/// household's traffic doesn't.
 const OFTEN: u32 = 5;
 
-/// Whether packets come so often that none should wait for a processor to wake
-/// up: awake from the fifth wake-up within 100 ms to the end of the first 100 ms
-/// that had fewer.
+/// Decides whether packets arrive so often that none should wait for a processor to wake up: awake
+/// from the fifth wake-up within 100 ms to the end of the first 100 ms with fewer.
 #[derive(Debug, Default)]
 pub(crate) struct Wakefulness {
     window_ends: Time,
@@ -18,14 +17,14 @@ pub(crate) struct Wakefulness {
 }
 
 impl Wakefulness {
-    /// Packets have come.
+    /// Reports that packets have arrived.
     pub(crate) fn on_packets(&mut self, now: Time) {
         self.on_time(now);
         self.wakes += 1;
         self.awake |= self.wakes >= OFTEN;
     }
 
-    /// Time has passed.
+    /// Reports that time has passed.
     pub(crate) fn on_time(&mut self, now: Time) {
         if now >= self.window_ends {
             let just_ended = now < self.window_ends + WINDOW;
@@ -50,7 +49,7 @@ impl Wakefulness {
 mod tests {
     use super::*;
 
-    /// Packets every `interval` for a second, then none: when it was awake, in
+    /// Sends packets every `interval` for a second, then none; returns when it was awake, in
     /// milliseconds.
     fn awake_while_packets_come_every(interval: u64) -> Option<(u64, u64)> {
         let mut wakefulness = Wakefulness::default();

@@ -23,13 +23,13 @@ impl From<StartError> for io::Error {
     }
 }
 
-/// Starts the data plane: for each tunnel and queue of the device a worker on a thread of its
-/// own. The tunnels are the [`braid_tunnel::Worker`]s of one, in order. Where `wake_latency` is
-/// given it is held while packets come often. `on_news` is called by a worker's thread when
+/// Starts the data plane: a worker with its own thread for each tunnel and queue of the device. The
+/// tunnels are the [`braid_tunnel::Worker`]s of one, in order. If `wake_latency` is given, it is
+/// held while packets arrive often. `on_news` is called by a worker's thread when
 /// [`Handle::events`] has something; it must not block.
 ///
 /// # Errors
-/// When the kernel gives no epoll or thread.
+/// When no epoll or thread can be created.
 pub fn start(
     tunnels: Vec<(Tunnel, Tun)>,
     clock: Clock,

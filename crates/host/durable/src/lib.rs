@@ -15,28 +15,28 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Mode of a file that wasn't there, where none is asked for.
+/// Mode of a new file, if none is given.
 const NEW_MODE: u32 = 0o644;
 /// How long another program may take to write the same file.
 const PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
-/// Replaces the file by one with these contents, or makes it, with its folder.
-/// The owner stays, and the mode if none is given; a symbolic link stays and its
-/// target is replaced. It is on disk when this returns.
+/// Replaces the file by one with these contents, or creates it, with its folder. The owner stays,
+/// and the mode if none is given; a symbolic link stays and its target is replaced. It is on disk
+/// when this returns.
 ///
 /// # Errors
-/// What the system says; `TimedOut` when another program keeps writing it. Then the file is as it
-/// was.
+/// The system's error; `TimedOut` when another program keeps writing it. The file is then
+/// unchanged.
 pub fn replace(path: &Path, contents: &[u8], mode: Option<u32>) -> io::Result<()> {
     replace_with(path, mode, |file| file.write_all(contents)).map(drop)
 }
 
-/// As [`replace`]; `write` writes the contents, or does what else must be done
-/// to the file before it has its name. Gives the file.
+/// Like [`replace`], but `write` writes the contents, or does whatever else must be done before the
+/// file gets its name. Returns the file.
 ///
 /// # Errors
-/// As of [`replace`], and those of `write`.
+/// As [`replace`], and those of `write`.
 pub fn replace_with(
     path: &Path,
     mode: Option<u32>,
@@ -46,11 +46,11 @@ pub fn replace_with(
     replace_name(&path, mode, write)
 }
 
-/// As [`replace`], for folders that others write in too: what has the file's name goes, and
-/// a symbolic link isn't followed.
+/// Like [`replace`], for folders that others may write in: whatever has the file's name is
+/// replaced, and a symbolic link isn't followed.
 ///
 /// # Errors
-/// As of [`replace`].
+/// As [`replace`].
 pub fn replace_unfollowed(path: &Path, contents: &[u8]) -> io::Result<()> {
     replace_name(path, None, |file| file.write_all(contents)).map(drop)
 }
@@ -84,7 +84,7 @@ fn replace_name(
         fs::rename(&beside, path)
     };
     if let Err(error) = complete(&mut file) {
-        // The error that is told is the first one.
+        // Report the first error.
         let _ = fs::remove_file(&beside);
         return Err(error);
     }
@@ -92,7 +92,7 @@ fn replace_name(
     Ok(file)
 }
 
-/// Makes a file that isn't there yet, with just this mode.
+/// Creates a new file with exactly this mode.
 ///
 /// # Errors
 /// `AlreadyExists` when something has its name; what the system says: there is
@@ -111,10 +111,10 @@ pub fn create(path: &Path, contents: &[u8], mode: u32) -> io::Result<()> {
     sync_folder(folder_of(path))
 }
 
-/// Removes the file; that it is gone already is fine.
+/// Removes the file; it is no error if it doesn't exist.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Ok(()) => sync_folder(folder_of(path)),
@@ -123,10 +123,10 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes what has come into a folder, or left it, durable.
+/// Makes additions to and removals from a folder durable.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn sync_folder(folder: &Path) -> io::Result<()> {
     let folder = if folder.as_os_str().is_empty() { Path::new(".") } else { folder };
     File::open(folder)?.sync_all()
@@ -144,35 +144,35 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
-/// Opens a file for this caller alone, empty: another program that writes the
-/// same one waits. One that was left by a crash is taken over.
+/// Opens an empty file exclusively: another program that writes the same one waits. A file left by
+/// a crash is taken over.
 fn open_alone(path: &Path) -> io::Result<File> {
-    // Something else under the name is no file of ours, and waits for nobody.
+    // Something else with this name isn't a file of ours, and must not block us.
     let mut how = OpenOptions::new();
     how.write(true).create(true).truncate(false).mode(0o600);
     how.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    let file = locked(path, &how, "another program is writing it all the time")?;
+    let file = locked(path, &how, "another program keeps writing it")?;
     file.set_len(0)?;
     Ok(file)
 }
 
-/// Locks a file for the caller as long as the returned value lives: others that ask for it wait. If
-/// it is replaced meanwhile by [`replace_with`], the file returned there holds the lock.
+/// Locks a file for the caller as long as the returned value lives: others that lock it wait. If it
+/// is replaced meanwhile by [`replace_with`], the file returned there holds the lock.
 ///
 /// # Errors
-/// What the system says; `TimedOut` when another program keeps it all the time.
+/// The system's error; `TimedOut` when another program keeps holding it.
 pub fn keep(path: &Path) -> io::Result<File> {
     let mut how = OpenOptions::new();
-    locked(path, how.read(true), "another program is changing it all the time")
+    locked(path, how.read(true), "another program keeps changing it")
 }
 
-/// The file of this name, locked; `busy` says who has it for too long.
+/// Opens and locks the file of this name; `busy` is the error if that takes too long.
 fn locked(path: &Path, how: &OpenOptions, busy: &'static str) -> io::Result<File> {
     let until = Instant::now() + PATIENCE;
     loop {
         let file = how.open(path)?;
         match file.try_lock() {
-            // Who had it may have given it its name, replaced or removed it meanwhile.
+            // The previous holder may have renamed, replaced or removed it.
             Ok(()) if is_named(&file, path)? => return Ok(file),
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(error),

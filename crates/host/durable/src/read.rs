@@ -1,21 +1,21 @@
-//! Small files, read completely: of a wrong one never more than a right one could have.
+//! Reads small files completely, with a size limit in case it is the wrong file.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What those may do who are neither the owner nor of the group.
+/// Permission bits of users who are neither the owner nor in the group.
 pub const OTHERS: u32 = 0o007;
-/// What all may do but the owner.
+/// Permission bits of everybody except the owner.
 pub const ALL_BUT_OWNER: u32 = 0o077;
 
 /// Why a secret isn't read.
 #[derive(Debug)]
 pub enum SecretError {
-    /// What the system says, or that it is too long.
+    /// The system's error, or the file is too long.
     Io(io::Error),
-    /// Users can read it who shall not: the permission bits.
+    /// Users who shouldn't can read it: the permission bits.
     Exposed(u32),
 }
 
@@ -28,26 +28,26 @@ impl From<io::Error> for SecretError {
 /// The text of a file that has no more than `most` bytes.
 ///
 /// # Errors
-/// What the system says; `FileTooLarge` when it has more, `InvalidData` when it is no UTF-8.
+/// The system's error; `FileTooLarge` when it has more, `InvalidData` when it isn't UTF-8.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     text_of(&File::open(path)?, most)
 }
 
-/// The same of one that not every user may read.
+/// Like [`read_text`], for a file that not every user may read.
 ///
 /// # Errors
-/// As of [`read_text`]; that every user may read it.
+/// As [`read_text`]; or if every user may read it.
 pub fn read_secret(path: &Path, most: u64) -> Result<String, SecretError> {
     Ok(text_of(&open_secret(path, OTHERS)?, most)?)
 }
 
-/// Opens a file with a secret, where none of these permission bits is set.
+/// Opens a file with a secret, if none of these permission bits is set.
 ///
 /// # Errors
-/// What the system says; that one of them is.
+/// The system's error; or if one of them is set.
 pub fn open_secret(path: &Path, forbidden: u32) -> Result<File, SecretError> {
     let file = File::open(path)?;
-    // Bits of the file that is open, so that it can't be exchanged in between.
+    // Bits of the open file, so that it can't be exchanged in between.
     let mode = file.metadata()?.mode() & 0o777;
     match mode & forbidden {
         0 => Ok(file),

@@ -1,5 +1,5 @@
-//! Files in the state folder, as JSON, say in which format they are: an older Braid neither takes
-//! what a newer one wrote for something else, nor writes over it.
+//! State files as JSON with a format version: an older Braid neither misreads a file of a newer one
+//! nor overwrites it.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::Path;
 use std::{fmt, fs, io};
 
-/// What stands at a file's beginning, whatever its version.
+/// The start of a file, in every version.
 #[derive(Deserialize)]
 struct Head {
     version: u32,
@@ -19,7 +19,7 @@ struct Whole<T> {
     content: T,
 }
 
-/// The file is in a format that only a later Braid knows.
+/// The file has a format that only a newer Braid knows.
 #[derive(Debug)]
 struct Newer {
     found: u32,
@@ -38,7 +38,7 @@ impl fmt::Display for Newer {
 
 impl Error for Newer {}
 
-/// Whether this error of [`from_json`] or [`replace`] is that a newer Braid wrote the file.
+/// Whether this error of [`from_json`] or [`replace`] means that a newer Braid wrote the file.
 pub fn is_newer(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Newer>())
 }
@@ -46,17 +46,17 @@ pub fn is_newer(error: &io::Error) -> bool {
 /// The file's text.
 ///
 /// # Errors
-/// JSON has no form for it.
+/// The content can't be represented in JSON.
 pub fn to_json<T: Serialize>(version: u32, content: T) -> io::Result<Vec<u8>> {
     let mut text = serde_json::to_vec_pretty(&Whole { version, content })?;
     text.push(b'\n');
     Ok(text)
 }
 
-/// What was written in this version.
+/// Parses a file of this version.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] where the text is damaged, or in another version.
+/// [`io::ErrorKind::InvalidData`] if the text is damaged or has another version.
 pub fn from_json<T: DeserializeOwned>(version: u32, text: &[u8]) -> io::Result<T> {
     let damaged = |error: serde_json::Error| io::Error::new(io::ErrorKind::InvalidData, error);
     let head: Head = serde_json::from_slice(text).map_err(damaged)?;
@@ -71,8 +71,8 @@ pub fn from_json<T: DeserializeOwned>(version: u32, text: &[u8]) -> io::Result<T
     Ok(whole.content)
 }
 
-/// As [`from_json`], also of a file from the time before this kind said its version: the content
-/// stood alone.
+/// Like [`from_json`], but also accepts a file from before this kind had a version: only the
+/// content.
 ///
 /// # Errors
 /// As [`from_json`].
@@ -86,8 +86,7 @@ pub fn from_json_or_bare<T: DeserializeOwned>(version: u32, text: &[u8]) -> io::
 /// Replaces the file as [`crate::replace`] does.
 ///
 /// # Errors
-/// As [`crate::replace`]; [`is_newer`] where a newer Braid wrote what is there. The file stays as
-/// it was.
+/// As [`crate::replace`]; [`is_newer`] if a newer Braid wrote the existing file, which then stays.
 pub fn replace<T: Serialize>(
     path: &Path,
     version: u32,
@@ -99,8 +98,8 @@ pub fn replace<T: Serialize>(
     crate::replace(path, &text, mode)
 }
 
-/// Whether a file of this version may take the place of what is there. What is damaged, or isn't
-/// there, stands in nobody's way.
+/// Whether a file of this version may replace the existing one. A damaged or missing file may be
+/// replaced.
 ///
 /// # Errors
 /// [`is_newer`].
@@ -108,7 +107,7 @@ pub fn refuse_newer(path: &Path, version: u32) -> io::Result<()> {
     fs::read(path).map_or(Ok(()), |present| refuse_newer_than(version, &present))
 }
 
-/// As [`refuse_newer`], of what is there.
+/// Like [`refuse_newer`], with the contents of the existing file.
 ///
 /// # Errors
 /// [`is_newer`].
@@ -140,7 +139,7 @@ mod tests {
         assert_eq!(why(1, &written), (true, newer.to_owned()));
         let older = "an older braid wrote it (format 2, not 3)";
         assert_eq!(why(3, &written), (false, older.to_owned()));
-        // Whatever else a newer one has.
+        // Whatever else a newer file contains.
         assert!(why(1, br#"{"version": 2, "peers": {}}"#).0);
         let bare = |text: &[u8]| from_json_or_bare::<Vec<String>>(1, text);
         assert_eq!(bare(br#"["a"]"#).unwrap(), ["a"]);

@@ -60,7 +60,7 @@ pub struct WireGuard {
     pub port: u16,
 }
 
-/// The ports of a group, and what has to be set up for them first.
+/// The ports of a group, and the operations that set them up.
 pub(crate) struct Carried {
     pub(crate) operations: Vec<Operation>,
     pub(crate) ports: Vec<Port>,
@@ -68,8 +68,8 @@ pub(crate) struct Carried {
     pub(crate) notes: Vec<String>,
 }
 
-/// Bytes of the outer headers, without the IP header: GRE with key + Ethernet; UDP +
-/// VXLAN + Ethernet; UDP + WireGuard's own (its paper, section 6.5).
+/// Size of the outer headers without the IP header, bytes: GRE with key + Ethernet; UDP + VXLAN +
+/// Ethernet; UDP + WireGuard's own (its paper, section 6.5).
 const GRETAP_OVERHEAD: u32 = 8 + 14;
 const VXLAN_OVERHEAD: u32 = 8 + 8 + 14;
 pub(crate) const WIREGUARD_OVERHEAD: u32 = 8 + 32;
@@ -91,13 +91,13 @@ impl Over {
         {
             found.push(Trouble::new(
                 "peer_public_key",
-                "the peer's public key is none of WireGuard's",
+                "the peer's public key is not a WireGuard key",
                 "write the 44 characters that `wg pubkey` prints there",
             ));
         }
     }
 
-    /// What it needs of the host.
+    /// What it requires of the host.
     pub(crate) fn needs(&self, group: &Group) -> Vec<Feature> {
         match self {
             Over::Direct => Vec::new(),
@@ -131,7 +131,7 @@ pub(crate) fn carry(group: &Group) -> Carried {
 impl Carried {
     fn direct(&mut self, group: &Group, link: &GroupLink) {
         if group.engine.kind().routes() && link.egresses.is_empty() {
-            self.notes.push(format!("{} has no address to send from: left out", link.name));
+            self.notes.push(format!("{} has no source address: left out", link.name));
             return;
         }
         self.ports.push(port(link, link.device.clone(), link.mtu, link.egresses.clone()));

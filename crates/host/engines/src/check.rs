@@ -1,4 +1,4 @@
-//! What of a group can't be.
+//! Checks a group for impossible settings.
 
 use crate::Engine;
 use crate::engine::{bonding, ecmp, mptcp, pppoe, team, teql};
@@ -23,7 +23,7 @@ impl Group {
         if self.engine.kind().routes() && self.routes.is_empty() && !self.is_mptcp() {
             found.push(Trouble::new(
                 "routes",
-                format!("{} routes, and there is nothing to route", self.engine.kind()),
+                format!("{} needs routes, and none are given", self.engine.kind()),
                 "write routes = [\"0.0.0.0/0\"] in [engine] for all of IPv4",
             ));
         }

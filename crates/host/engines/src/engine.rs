@@ -1,4 +1,4 @@
-//! The engines and their settings; each one's file has its set-up too.
+//! The engines and their settings; each engine's file also contains its set-up.
 
 pub mod bonding;
 pub mod ecmp;
@@ -12,7 +12,7 @@ use crate::words::words;
 use crate::{Bonding, Ecmp, Mptcp, Pcc, Pppoe, Team};
 use serde::{Deserialize, Serialize};
 
-/// A way of the kernel's to use several links as one, with its settings.
+/// A kernel mechanism that uses several links as one, with its settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", tag = "engine")]
 pub enum Engine {
@@ -20,13 +20,13 @@ pub enum Engine {
     Bonding(Bonding),
     /// The team driver, led by the program teamd.
     Team(Team),
-    /// The "true link equalizer", a queueing discipline: IP packets by turns.
+    /// The "true link equalizer", a queueing discipline: IP packets in turn.
     Teql,
-    /// Equal-cost multipath routing: flows by their hash.
+    /// Equal-cost multipath routing: flows by hash.
     Ecmp(Ecmp),
     /// Multipath TCP: each TCP connection over all links.
     Mptcp(Mptcp),
-    /// PPP multilink over PPP-over-Ethernet: fragments, put in order again.
+    /// PPP multilink over PPP-over-Ethernet: fragments, reordered at the other end.
     PppoeMultilink(Pppoe),
     /// Policy routing of new connections by nftables ("per-connection
     /// classifier").

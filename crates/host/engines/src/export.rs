@@ -1,4 +1,4 @@
-//! The same set-up, for people who want to do it by hand or by another tool.
+//! Exports the set-up for people who want to apply it by hand or with another tool.
 
 mod ifupdown;
 mod iproute2;
@@ -12,7 +12,7 @@ use crate::{Engine, Group};
 use std::fmt;
 
 words! {
-    /// Whose language.
+    /// Output format.
     Format {
         /// A shell script of iproute2's commands, up and down.
         Iproute2 = "iproute2",
@@ -24,7 +24,7 @@ words! {
         Ifupdown = "ifupdown",
         /// A script of RouterOS 7.
         Routeros = "routeros",
-        /// Sections of OpenWrt's UCI, and a script for what it has none for.
+        /// Sections of OpenWrt's UCI, and a script for the rest.
         Openwrt = "openwrt",
     }
 }
@@ -32,13 +32,13 @@ words! {
 /// A file of the set-up.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Exported {
-    /// Where it belongs; relative when the user chooses.
+    /// Its path; relative if the user chooses the folder.
     pub path: String,
     /// What is in it.
     pub contents: String,
 }
 
-/// What a format can't say.
+/// Something that a format can't express.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{format} can't express {what}; {hint}")]
 pub struct Inexpressible {
@@ -53,7 +53,7 @@ pub struct Inexpressible {
 /// Writes the group's set-up in a format.
 ///
 /// # Errors
-/// The format has no words for this engine, or for a part of it.
+/// The format can't express this engine, or a part of it.
 pub fn export(group: &Group, format: Format) -> Result<Vec<Exported>, Inexpressible> {
     match format {
         Format::Iproute2 => Ok(iproute2::export(group)),
@@ -66,13 +66,17 @@ pub fn export(group: &Group, format: Format) -> Result<Vec<Exported>, Inexpressi
 }
 
 impl Format {
-    /// That this format has no words for something.
+    /// The error that this format can't express something.
     fn lacks(self, what: impl fmt::Display) -> Inexpressible {
         let what = what.to_string();
-        Inexpressible { format: self, what, hint: "export to iproute2, which can all".into() }
+        Inexpressible {
+            format: self,
+            what,
+            hint: "export to iproute2, which can express all".into(),
+        }
     }
 
-    /// That this format has no words for the group's engine.
+    /// The error that this format can't express the group's engine.
     fn lacks_engine(self, group: &Group) -> Inexpressible {
         self.lacks(format_args!("the engine {}", describe(&group.engine)))
     }

@@ -47,7 +47,7 @@ words! {
 }
 
 impl Feature {
-    /// The kernel module that has it; none for programs.
+    /// The kernel module that provides it; `None` for programs.
     pub const fn module(self) -> Option<&'static str> {
         match self {
             Feature::Bonding => Some("bonding"),
@@ -72,7 +72,7 @@ impl Feature {
         }
     }
 
-    /// What a program asks the kernel for.
+    /// The kernel feature that a program needs.
     pub const fn of_kernel(self) -> Option<Feature> {
         match self {
             Feature::Teamd => Some(Feature::Team),
@@ -81,7 +81,7 @@ impl Feature {
         }
     }
 
-    /// The kernel's build option; none for programs.
+    /// The kernel's build option; `None` for programs.
     pub const fn config(self) -> Option<&'static str> {
         match self {
             Feature::Bonding => Some("CONFIG_BONDING"),
@@ -104,7 +104,7 @@ impl Feature {
         }
     }
 
-    /// Debian's package that has the program; none for parts of the kernel.
+    /// Debian's package with the program; `None` for parts of the kernel.
     pub const fn package(self) -> Option<&'static str> {
         match self {
             Feature::Teamd => Some("libteam-utils"),
@@ -115,17 +115,17 @@ impl Feature {
         }
     }
 
-    /// What to tell somebody whose host lacks it.
+    /// How to get it, for users whose host lacks it.
     pub fn how_to_get(self) -> String {
         match (self.package(), self.module(), self.config()) {
             (Some(package), ..) => format!("{self} is not installed: apt install {package}"),
             (None, Some(module), Some(config)) => format!(
-                "this kernel has no {self}: `modprobe {module}`, or take a kernel built with \
+                "this kernel has no {self}: `modprobe {module}`, or use a kernel built with \
                  {config} (Debian's linux-image-amd64 has it)"
             ),
             (None, _, config) => format!(
-                "this kernel has no {self}: take one built with {} (Debian's linux-image-amd64 \
-                 has it)",
+                "this kernel has no {self}: use one built with {} (Debian's linux-image-amd64 has \
+                 it)",
                 config.unwrap_or("it")
             ),
         }

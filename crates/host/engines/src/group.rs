@@ -1,4 +1,4 @@
-//! A group: links that become one by an engine.
+//! A group: links joined by an engine.
 
 use crate::{Device, Engine, Family, MacAddress, Numbers, Over};
 use ipnet::IpNet;
@@ -7,16 +7,16 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-/// Links that become one by an engine, seen from one end.
+/// Links joined by an engine, seen from one end.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Group {
-    /// Its name, and that of its network device where the engine has one.
+    /// Its name, also of its network device if the engine has one.
     pub name: Device,
     /// What joins the links.
     pub engine: Engine,
     /// What carries the links' traffic to the other end.
     pub over: Over,
-    /// This end's addresses: of the group's device, or of `lo` where there is none.
+    /// This end's addresses: on the group's device, or on `lo` if there is none.
     pub addresses: Vec<IpNet>,
     /// MTU of the group's device, bytes; by default what fits the links.
     pub mtu: Option<u16>,
@@ -24,11 +24,11 @@ pub struct Group {
     pub routes: Vec<IpNet>,
     /// The other end's address inside, as next hop of `routes`.
     pub gateway: Option<IpAddr>,
-    /// The links that are there now.
+    /// The links that exist now.
     pub links: Vec<GroupLink>,
     /// Numbers for the kernel's tables.
     pub numbers: Numbers,
-    /// Where files for programs go.
+    /// Folder for programs' files.
     pub state_dir: PathBuf,
 }
 
@@ -43,8 +43,8 @@ pub struct GroupLink {
     pub device: Device,
     /// The device's MTU, bytes.
     pub mtu: u32,
-    /// Its addresses and routers, at most one for each IP version; none for an
-    /// Ethernet device that becomes a port.
+    /// Its addresses and routers, at most one per IP version; empty for an Ethernet device that
+    /// becomes a port.
     pub egresses: Vec<Egress>,
     /// The other end of a tunnel over this link.
     pub remote: Option<IpAddr>,
@@ -63,14 +63,14 @@ pub struct GroupLink {
 pub struct Egress {
     /// Our address there, with its network.
     pub source: IpNet,
-    /// The router; none on a link with just one other end.
+    /// The router; `None` on a point-to-point link.
     pub gateway: Option<IpAddr>,
 }
 
-/// Something about a group that can't be.
+/// Something impossible in a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trouble {
-    /// The config's key that it is about.
+    /// The config key that it is about.
     pub key: &'static str,
     /// What is wrong.
     pub what: String,
@@ -112,9 +112,9 @@ impl Group {
 }
 
 impl Egress {
-    /// Whether the router is in none of our networks, as some providers have it.
+    /// Whether the router is outside our networks, as with some providers.
     pub(crate) fn is_beyond(&self) -> bool {
-        // IPv6's are link-local, and so always near.
+        // IPv6 routers are link-local, and so always on the link.
         self.gateway.is_some_and(|ip| ip.is_ipv4() && !self.source.contains(&ip))
     }
 }

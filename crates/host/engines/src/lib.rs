@@ -1,11 +1,10 @@
 //! The kernel's own ways to use several links as one: what fits, how it is set
 //! up, how it is undone. Pure: nothing here touches a system.
 //!
-//! An [`Operation`] is one thing that is done to the host, whoever asks for it: an engine
-//! or a tunnel. A [`Group`] says which links become one by which [`Engine`];
-//! [`Group::setup`] makes of it [`Operation`]s in order, each of which knows
-//! what takes it back; [`export`] writes the same for other tools; [`plan`]
-//! ranks the engines for given links and a wish.
+//! An [`Operation`] is one change to the host, for an engine or a tunnel. A [`Group`] states which
+//! links are joined by which [`Engine`]; [`Group::setup`] turns it into ordered [`Operation`]s,
+//! each of which knows its undo; [`export`] writes the same for other tools; [`plan`] ranks the
+//! engines for given links and a wish.
 
 #![forbid(unsafe_code)]
 

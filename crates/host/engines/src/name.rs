@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
 
-/// A network device's name: 1 to 15 letters, digits, `.`, `_`, `-`, `@` or `+`
-/// (narrower than the kernel's rule, so that no tool's syntax is met).
+/// A network device's name: 1 to 15 letters, digits, `.`, `_`, `-`, `@` or `+` (stricter than the
+/// kernel, so that it is safe in every tool's syntax).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Device(String);
@@ -20,7 +20,7 @@ pub struct DeviceError(String);
 #[serde(try_from = "String", into = "String")]
 pub struct MacAddress([u8; 6]);
 
-/// Text that is no Ethernet address.
+/// A text that isn't an Ethernet address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no Ethernet address; write it as \"52:54:00:12:34:56\"")]
 pub struct MacAddressError(String);
@@ -31,8 +31,8 @@ impl Device {
         &self.0
     }
 
-    /// A device that belongs to this one: its name cut to make room for
-    /// `suffix`, so that the result always is a device's name.
+    /// A device that belongs to this one: its name, truncated to make room for `suffix`, so that
+    /// the result is always valid.
     pub(crate) fn with_suffix(&self, suffix: &str) -> Device {
         let suffix: String = suffix.chars().take(14).collect();
         let room = 15 - suffix.len();
@@ -73,7 +73,7 @@ impl fmt::Display for Device {
 }
 
 impl MacAddress {
-    /// Its octets, in the order they are sent in.
+    /// Its octets, in transmission order.
     pub fn octets(self) -> [u8; 6] {
         self.0
     }

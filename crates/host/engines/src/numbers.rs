@@ -1,10 +1,10 @@
-//! Numbers that the kernel's tables ask for: routing tables, priorities, marks,
-//! next hops. Groups on one host keep out of each other's way by their names.
+//! Numbers for the kernel's tables: routing tables, priorities, marks, next hops. They derive from
+//! the group's name, so that groups on one host don't collide.
 
 use serde::{Deserialize, Serialize};
 
-/// The first of each kind of number that a group may use; link `n` (from 1) has
-/// the one `n` further.
+/// The first of each kind of number that a group may use; link `n` (from 1) uses the first plus
+/// `n`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Numbers {
     /// Routing tables.
@@ -15,31 +15,31 @@ pub struct Numbers {
     pub mark: u32,
     /// Next-hop objects.
     pub next_hop: u32,
-    /// VXLAN network identifiers and GRE keys; both ends must agree, so it does
-    /// not follow from the name.
+    /// VXLAN network identifiers and GRE keys; both ends must agree, so it doesn't derive from the
+    /// name.
     pub tunnel: u32,
 }
 
-/// How many groups can keep apart.
+/// How many groups can coexist.
 const SLOTS: u32 = 64;
 /// How many links one group can have.
 pub(crate) const LINKS_MAX: u32 = 30;
-/// Where those for the packets of the links' tunnels start, which leave by the
-/// links themselves.
+/// Offset of the numbers for the packets of the links' tunnels, which leave by the links
+/// themselves.
 pub(crate) const OUTER: u32 = 30;
-/// Where the group's own rule stands, behind those of its links.
+/// Offset of the group's own rule, after those of its links.
 pub(crate) const GROUP_RULE: u32 = 62;
-/// Numbers of one kind that a group may use.
+/// How many numbers of one kind a group may use.
 const ROOM: u32 = 64;
-/// Behind the tables of the tunnels (519,000 to 535,383).
+/// After the tables of tunnels (519,000 to 535,383).
 const FIRST_TABLE: u32 = 536_000;
-/// Behind the rules of the tunnels (12,000 to 28,383).
+/// After the rules of tunnels (12,000 to 28,383).
 const FIRST_PRIORITY: u32 = 28_400;
-/// "be" in ASCII; tunnels' begin with "br".
+/// "be" in ASCII; marks of tunnels begin with "br".
 const FIRST_MARK: u32 = 0x6265_0000;
-/// Far from what people give by hand.
+/// Far from ids that people choose.
 const FIRST_NEXT_HOP: u32 = 0x0b1d_0000;
-/// Of tunnels that carry a group's links.
+/// For tunnels that carry a group's links.
 const FIRST_TUNNEL: u32 = 7_000;
 
 impl Numbers {
@@ -61,7 +61,7 @@ impl Numbers {
     }
 }
 
-/// A number below 64 that follows from a name (FNV-1a).
+/// A number below 64 derived from a name (FNV-1a).
 pub fn slot(name: &str) -> u32 {
     let hash = name
         .bytes()

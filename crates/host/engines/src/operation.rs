@@ -1,5 +1,4 @@
-//! One thing that is done to the host, for a tunnel or for a group of links, and what
-//! takes it back.
+//! A change to the host, for a tunnel or for a group of links, and its undo.
 
 mod firewall;
 mod route;
@@ -17,29 +16,28 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU8;
 use std::path::PathBuf;
 
-/// One thing that is done to the host. Journals of what was done hold it (serde): a changed
-/// name needs an alias.
+/// A change to the host. Journals contain it (serde), so a renamed variant or field needs an alias.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Operation {
-    /// Loads a kernel module, which brings a device; the module stays.
+    /// Loads a kernel module, which creates a device; the module stays.
     Module {
         /// Its name.
         name: String,
-        /// The device that it brings.
+        /// The device that it creates.
         provides: Device,
     },
     /// Sets a kernel setting.
     Sysctl {
         /// Its path below `/proc/sys`.
         key: String,
-        /// What it shall be.
+        /// The value to set.
         value: String,
     },
     /// Switches forwarding of an IP version on, for all devices; what the kernel changes
     /// along with it stays as it was.
     Forwarding(Family),
-    /// Makes a network device.
+    /// Creates a network device.
     Create {
         /// Its name.
         device: Device,
@@ -53,15 +51,15 @@ pub enum Operation {
         /// Bytes.
         mtu: u32,
     },
-    /// Makes a device a port of another one. It is set down for a moment, as
-    /// the bonding driver wants it.
+    /// Makes a device a port of another one. It is set down for a moment, as the bonding driver
+    /// requires.
     Enslave {
         /// The port.
         device: Device,
         /// What it becomes a port of.
         master: Device,
     },
-    /// Names the port that a bond prefers.
+    /// Sets the port that a bond prefers.
     Primary {
         /// The bond.
         bond: Device,
@@ -86,40 +84,40 @@ pub enum Operation {
         /// The address and its network.
         net: IpNet,
     },
-    /// Makes a link one of a TEQL device's.
+    /// Adds a link to a TEQL device.
     Teql {
         /// The link.
         device: Device,
         /// The TEQL device.
         teql: Device,
     },
-    /// Makes a next-hop object.
+    /// Creates a next-hop object.
     NextHop {
         /// Its number.
         id: u32,
         /// By which device.
         device: Device,
-        /// By which router; none on a link with just one other end.
+        /// The router that it uses; `None` on a point-to-point link.
         gateway: Option<IpAddr>,
-        /// Whether it is IPv6's, where no gateway tells.
+        /// Whether it is for IPv6, if it has no gateway.
         v6: bool,
-        /// The router is on the link even if no address of ours says so.
+        /// The router is on the link even if none of our addresses implies that.
         on_link: bool,
     },
-    /// Makes a group of next-hop objects.
+    /// Creates a group of next-hop objects.
     NextHopGroup {
         /// Its number.
         id: u32,
         /// The next hops.
         members: Vec<Member>,
-        /// Keeps flows where they are.
+        /// Keeps flows on their links.
         resilient: Option<Resilient>,
     },
     /// Sets a route.
     Route(Route),
     /// Sets a policy rule.
     Rule(Rule),
-    /// Makes an nftables table of our own.
+    /// Creates an nftables table of our own.
     Firewall(FirewallTable),
     /// Puts a rule into the chain that Docker keeps for others' rules.
     DockerUser {
@@ -130,12 +128,12 @@ pub enum Operation {
     },
     /// Sets the limits of MPTCP's path manager.
     MptcpLimits {
-        /// Most subflows of a connection besides its first.
+        /// Maximum subflows of a connection besides its first.
         subflows: u8,
-        /// Most addresses of the other end that are taken up.
+        /// Maximum number of accepted addresses that the other end announces.
         add_addr_accepted: u8,
     },
-    /// Tells MPTCP's path manager an address.
+    /// Adds an address to MPTCP's path manager.
     MptcpEndpoint {
         /// Its number.
         id: u8,
@@ -161,15 +159,15 @@ pub enum Operation {
         /// Its permissions.
         mode: u32,
     },
-    /// Starts a program that stays.
+    /// Starts a long-running program.
     Process {
-        /// What the kernel calls it.
+        /// Its process name in the kernel.
         name: String,
         /// The program and its arguments.
         argv: Vec<String>,
-        /// Where its number is kept.
+        /// Its pid file.
         pid_file: PathBuf,
-        /// The device that it makes within moments, if it does.
+        /// The device that it creates soon after its start, if any.
         provides: Option<Device>,
     },
 }
@@ -186,7 +184,7 @@ pub enum DeviceKind {
         local: IpAddr,
         /// The other end.
         remote: IpAddr,
-        /// Tells tunnels between the same addresses apart.
+        /// Distinguishes tunnels between the same addresses.
         key: u32,
         /// The device that its packets leave by.
         via: Option<Device>,
@@ -228,26 +226,26 @@ pub struct Member {
     pub weight: NonZeroU8,
 }
 
-/// What takes an operation back.
+/// How an operation is undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undo {
-    /// What was made is deleted (a device, route, rule, file, table…).
+    /// Delete what was created (a device, route, rule, file, table…).
     Delete,
-    /// What was before is set again (a sysctl, an MTU, up or down…).
+    /// Restore the previous value (a sysctl, an MTU, up or down…).
     Restore,
-    /// The program is ended.
+    /// Stop the program.
     Stop,
-    /// It goes with something else's undo, or harms nobody when it stays.
+    /// Nothing: another undo removes it, or it does no harm.
     Nothing,
 }
 
 impl Operation {
-    /// A firewall table of these chains, which are in nft's language.
+    /// A firewall table with these chains, in nft's language.
     pub(crate) fn firewall(group: &Device, chains: &str) -> Operation {
         Operation::Firewall(FirewallTable::of(group.to_string(), chains))
     }
 
-    /// What takes it back.
+    /// How to undo it.
     pub fn undo(&self) -> Undo {
         match self {
             Operation::Module { .. } | Operation::Primary { .. } => Undo::Nothing,
@@ -273,7 +271,7 @@ impl Operation {
         }
     }
 
-    /// What the host lacks when it says that it can't do this.
+    /// What the host lacks if this isn't supported.
     pub fn needs(&self) -> Option<Feature> {
         match self {
             Operation::Module { .. } | Operation::Teql { .. } => Some(Feature::Teql),
@@ -370,7 +368,7 @@ pub fn nft_table(interface: &str) -> String {
     name
 }
 
-/// The program that writes an IP version's rules of the kind that Docker has.
+/// The iptables program for an IP version, as Docker uses it.
 pub fn iptables(family: Family) -> &'static str {
     match family {
         Family::V4 => "iptables",

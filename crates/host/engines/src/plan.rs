@@ -1,8 +1,8 @@
 //! Which engine fits given links and a wish: estimates, with reasons.
 //!
-//! The model is simple, and says so: rates from what links and loss allow,
-//! shares from measurements of this project (docs/measurements/links.md) and of the
-//! engines side by side. It ranks; it doesn't promise.
+//! The model is simple: rates from what links and loss allow, shares from measurements of this
+//! project (docs/measurements/links.md) and of the engines side by side. It ranks; it doesn't
+//! promise.
 
 mod candidate;
 mod facts;
@@ -17,13 +17,13 @@ pub use rank::{Row, rank};
 use crate::words::words;
 
 words! {
-    /// What shall be good above all.
+    /// What matters most.
     Wish {
         /// One fast connection.
         One = "one",
         /// Many connections at the same time.
         Many = "many",
-        /// Nothing ever breaks.
+        /// Connections never break.
         NeverBreak = "never-break",
         /// UDP, in order.
         Udp = "udp",

@@ -1,4 +1,4 @@
-//! Policy routing that several engines share: each link by its own table.
+//! Policy routing shared by several engines: each link has its own table.
 
 use crate::group::{Egress, Group, GroupLink};
 use crate::numbers::{GROUP_RULE, OUTER};
@@ -8,7 +8,7 @@ use crate::{Device, Family};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// Answers may come by another link than the route back says.
+/// Replies may arrive over another link than the reverse path.
 pub(crate) fn sysctls(ports: &[Port]) -> Vec<Operation> {
     let loose = |port: &Port| Operation::Sysctl {
         key: format!("net/ipv4/conf/{}/rp_filter", port.device),
@@ -32,8 +32,8 @@ pub(crate) fn link_tables(group: &Group, ports: &[Port]) -> Vec<Operation> {
     ports.iter().flat_map(one).collect()
 }
 
-/// What has a link's address leaves by this link. Rules by mark come before
-/// these: a mark is meant, an address often is the kernel's first choice only.
+/// Packets with a link's address leave by this link. Rules by mark come first: a mark is
+/// deliberate, an address is often only the kernel's first choice.
 fn by_source(table: u32, priority: u32, device: &Device, egresses: &[Egress]) -> Vec<Operation> {
     let mut operations = Vec::new();
     for egress in egresses {
@@ -56,14 +56,14 @@ fn by_source(table: u32, priority: u32, device: &Device, egresses: &[Egress]) ->
     operations
 }
 
-/// The same for the packets of a tunnel over a link, in a table of their own.
+/// The same for the packets of a tunnel over a link, in a separate table.
 pub(crate) fn outer(group: &Group, link: &GroupLink) -> Vec<Operation> {
     let numbers = &group.numbers;
     let number = OUTER + link.number;
     by_source(numbers.table + number, numbers.priority + number, &link.device, &link.egresses)
 }
 
-/// What has a link's mark leaves by this link: a tunnel's own packets.
+/// Packets with a link's mark leave by this link: a tunnel's own packets.
 pub(crate) fn by_mark(group: &Group, link: &GroupLink, family: Family) -> Vec<Operation> {
     let number = OUTER + link.number;
     vec![Operation::Rule(Rule {
@@ -72,22 +72,21 @@ pub(crate) fn by_mark(group: &Group, link: &GroupLink, family: Family) -> Vec<Op
     })]
 }
 
-/// Near networks come before the group's own rules: the main table is asked
-/// first, but for its default route.
+/// Local networks take precedence over the group's rules: the main table is used first, except its
+/// default route.
 pub(crate) fn main_first(group: &Group) -> Vec<Operation> {
     let action = RuleAction::Lookup { table: MAIN_TABLE, suppress_prefix_len: Some(0) };
     let rule = |family| Operation::Rule(Rule::new(family, group.numbers.priority, action));
     versions(group).into_iter().map(rule).collect()
 }
 
-/// What no link's rule took goes by the group's table.
+/// Packets that no link's rule matched use the group's table.
 pub(crate) fn lookup_group(group: &Group, family: Family) -> Operation {
     let numbers = &group.numbers;
     Operation::Rule(Rule::lookup(family, numbers.priority + GROUP_RULE, numbers.table))
 }
 
-/// A table that gives what leaves by a link that link's address; `chains` are
-/// further ones for it.
+/// A table that masquerades packets with the address of their link, plus the given `chains`.
 pub(crate) fn masquerade(group: &Group, ports: &[Port], chains: &str) -> Vec<Operation> {
     if ports.is_empty() {
         return Vec::new();

@@ -30,8 +30,8 @@ impl Port {
     }
 }
 
-/// The ports that flows take now: those that work before those that don't,
-/// those in use before those on standby.
+/// The ports that flows currently use: working ones if there are any, and of those the ones not on
+/// standby.
 pub(crate) fn flowing<'p>(ports: impl Iterator<Item = &'p Port>) -> Vec<&'p Port> {
     let ports: Vec<&Port> = ports.collect();
     let rank = |port: &Port| (port.silent, port.standby);

@@ -1,4 +1,4 @@
-//! From a group to the operations that set it up.
+//! Turns a group into the operations that set it up.
 
 use crate::carrier::{self, Carried, Over};
 use crate::engine::{bonding, ecmp, mptcp, pcc, pppoe, team, teql};
@@ -7,11 +7,11 @@ use crate::operation::{MAIN_TABLE, Operation, Route};
 use crate::port::Port;
 use crate::{Engine, Feature};
 
-/// What sets a group up, in order. Taken back in the opposite order, it leaves
-/// the host as it was.
+/// The operations that set a group up, in order. Undone in reverse order, they leave the host as it
+/// was.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// What is done.
+    /// The operations.
     pub operations: Vec<Operation>,
     /// What the host must have.
     pub needs: Vec<Feature>,
@@ -19,11 +19,11 @@ pub struct Setup {
     pub notes: Vec<String>,
 }
 
-/// Better than what DHCP clients set (100 and more).
+/// Preferred over routes of DHCP clients (100 and more).
 const METRIC: u32 = 50;
 
 impl Group {
-    /// What sets it up.
+    /// How to set it up.
     pub fn setup(&self) -> Setup {
         let Carried { mut operations, ports, notes } = carrier::carry(self);
         let (mut engine, mut needs) = match &self.engine {
@@ -45,12 +45,12 @@ impl Group {
         };
         needs.extend(self.over.needs(self));
         if self.engine.kind().routes() {
-            // Routes by the group send from its addresses.
+            // Routes through the group use its addresses as source.
             operations.extend(self.own_addresses("lo"));
             operations.extend(engine);
         } else {
-            // A bond sets its ports' MTU to its own, which a VXLAN device refuses if it
-            // is too large: so before it has any.
+            // A bond sets its ports' MTU to its own, which a VXLAN device refuses if too large; so
+            // it is set before there are ports.
             let created = |operation: &Operation| match operation {
                 Operation::Create { device, .. } => *device == self.name,
                 _ => false,
@@ -66,8 +66,8 @@ impl Group {
         Setup { operations, needs, notes }
     }
 
-    /// What the group's device has to have, so that its packets fit what carries the links;
-    /// PPP settles its own.
+    /// The MTU of the group's device with which its packets fit the links' carriers; PPP negotiates
+    /// its own.
     pub(crate) fn own_mtu(&self, ports: &[Port]) -> Option<u32> {
         let narrowest = match self.over {
             Over::Direct => None,
@@ -77,7 +77,7 @@ impl Group {
         self.mtu.map(u32::from).or(narrowest).filter(|_| !pppoe)
     }
 
-    /// Addresses and routes of the device that the engine made.
+    /// Addresses and routes of the device that the engine created.
     fn own_device(&self) -> Vec<Operation> {
         let device = self.name.clone();
         let mut operations = Vec::new();
@@ -107,8 +107,8 @@ impl Group {
     }
 }
 
-/// Connections of others through the tunnels learn of their smaller MTU, also
-/// where path MTU discovery is filtered away.
+/// Clamps the MSS of forwarded connections, so that they fit the tunnels' smaller MTU even where
+/// path MTU discovery is filtered.
 fn mss_clamp(device: &str) -> String {
     format!(
         "\tchain forwarded {{\n\t\ttype filter hook forward priority mangle; policy accept;\n\

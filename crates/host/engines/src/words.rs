@@ -1,6 +1,6 @@
 //! Enums whose variants are each written as one word.
 
-/// A word that is none of those allowed here.
+/// A word that isn't one of those allowed here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is none of {allowed}")]
 pub struct UnknownWord {

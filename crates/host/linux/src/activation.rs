@@ -16,11 +16,12 @@ const FIRST: RawFd = 3;
 /// A descriptor has one owner.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The one TCP socket that this process was started with (`LISTEN_PID`, `LISTEN_FDS`); none where
-/// it was started without any, and when it is asked for again.
+/// The TCP socket that this process was started with (`LISTEN_PID`, `LISTEN_FDS`). `None` if there
+/// is none, or if it was already taken.
 ///
 /// # Errors
-/// `InvalidInput` for several, and for what doesn't listen for TCP; those of the descriptor.
+/// `InvalidInput` for several sockets or one that isn't a listening TCP socket; errors of the
+/// descriptor.
 pub fn tcp_listener() -> io::Result<Option<TcpListener>> {
     let variable = |name: &str| std::env::var_os(name);
     let given = given(variable("LISTEN_PID").as_deref(), variable("LISTEN_FDS").as_deref());
@@ -28,11 +29,13 @@ pub fn tcp_listener() -> io::Result<Option<TcpListener>> {
         None => Ok(None),
         Some(_) if TAKEN.swap(true, Ordering::Relaxed) => Ok(None),
         Some(1) => taken(FIRST).map(Some),
-        Some(count) => Err(invalid(format!("{count} sockets were handed over, one is served"))),
+        Some(count) => {
+            Err(invalid(format!("{count} sockets were passed, but only one is supported")))
+        }
     }
 }
 
-/// How many are for this process.
+/// How many sockets were passed to this process.
 fn given(process: Option<&OsStr>, count: Option<&OsStr>) -> Option<u32> {
     let number = |text: Option<&OsStr>| text?.to_str()?.parse::<u32>().ok();
     let count = number(count).filter(|count| *count > 0);
@@ -40,13 +43,13 @@ fn given(process: Option<&OsStr>, count: Option<&OsStr>) -> Option<u32> {
 }
 
 fn taken(number: RawFd) -> io::Result<TcpListener> {
-    // SAFETY: whoever started this process says that it is there for us, and it is taken once.
+    // SAFETY: the parent process passed this descriptor to us, and it is taken only once.
     let listener = TcpListener::from(unsafe { exec::inherited(number)? });
-    let no_tcp = |_| invalid("what was handed over is no TCP socket".to_owned());
+    let no_tcp = |_| invalid("the passed descriptor is not a TCP socket".to_owned());
     listener.local_addr().map_err(no_tcp)?;
     match socket_acceptconn(&listener)? {
         true => Ok(listener),
-        false => Err(invalid("the socket that was handed over doesn't listen".to_owned())),
+        false => Err(invalid("the passed socket isn't listening".to_owned())),
     }
 }
 

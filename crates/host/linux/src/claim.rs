@@ -1,6 +1,6 @@
-//! One process of a network namespace has a name, and nobody needs a file for it: an abstract
-//! Unix socket (unix(7)). It is gone with the process, however that ends, and can neither be
-//! deleted, nor be on a disk that is full.
+//! A name that only one process per network namespace can hold, without a file: an abstract Unix
+//! socket (unix(7)). It disappears with the process, however that ends, can't be deleted, and needs
+//! no disk space.
 
 #![allow(unsafe_code)]
 
@@ -23,11 +23,11 @@ pub struct Claim {
 /// Another process has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
-    /// Its number; 0 when it is in another PID namespace.
+    /// Its process id; 0 when it is in another PID namespace.
     pub process: i32,
 }
 
-/// One that has just ended frees the name a moment later.
+/// A process that has just ended frees the name a moment later.
 const TRIES: usize = 20;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -68,8 +68,8 @@ impl Claim {
         })
     }
 
-    /// Those who asked since the last call were answered; without it there is no room for more
-    /// of them some day.
+    /// Drops the connections of those who asked since the last call; otherwise the backlog would
+    /// fill up.
     pub fn forget_askers(&self) {
         let Some(listener) = &self.listener else { return };
         while listener.accept().is_ok() {}
@@ -80,12 +80,12 @@ impl Holder {
     /// Asks it to end in good order (`SIGTERM`).
     ///
     /// # Errors
-    /// Those of kill(2), and `NotFound` for one in another PID namespace; that it has ended is
-    /// none.
+    /// Those of kill(2), and `NotFound` for one in another PID namespace. It is no error if it has
+    /// already ended.
     pub fn ask_to_end(self) -> io::Result<()> {
-        // To these many processes would hear.
+        // kill(2) signals many processes for such numbers.
         if self.process <= 0 {
-            let why = "it is in another PID namespace (a container's, perhaps): end it there";
+            let why = "it is in another PID namespace (perhaps a container): stop it there";
             return Err(io::Error::new(io::ErrorKind::NotFound, why));
         }
         let Some(process) = Pid::from_raw(self.process) else { return Ok(()) };
@@ -111,7 +111,7 @@ fn address(name: &str) -> io::Result<SocketAddr> {
 fn seen_at(address: &SocketAddr) -> io::Result<Seen> {
     let stream = match UnixStream::connect_addr(address) {
         Ok(stream) => stream,
-        // Nobody listens; or it is not a socket of this kind.
+        // Nobody listens, or it is another kind of socket.
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(Seen::Nobody),
         Err(error) if error.raw_os_error() == Some(libc::EPROTOTYPE) => return Ok(Seen::Other),
         Err(error) => return Err(error),
@@ -123,7 +123,7 @@ fn seen_at(address: &SocketAddr) -> io::Result<Seen> {
     })
 }
 
-/// Of who listens, as it was when it began to (`SO_PEERCRED`, unix(7)).
+/// Credentials of the listener, from when it began to listen (`SO_PEERCRED`, unix(7)).
 fn credentials(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut found = libc::ucred { pid: 0, uid: libc::uid_t::MAX, gid: libc::gid_t::MAX };
     let mut length = mem::size_of_val(&found) as libc::socklen_t;
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(told.kind(), io::ErrorKind::NotFound);
     }
 
-    /// Somebody who only wants to be in the way.
+    /// A process that only wants to get in the way.
     #[test]
     fn who_does_not_listen_has_no_name() {
         let name = name("silent");

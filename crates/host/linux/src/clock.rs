@@ -6,8 +6,8 @@ use crate::sys::check;
 use std::io;
 use std::mem::MaybeUninit;
 
-/// Whether the kernel holds the clock for right: something such as NTP keeps it
-/// (`STA_UNSYNC` of adjtimex(2)).
+/// Whether the kernel considers the clock synchronised, for example by NTP (`STA_UNSYNC` of
+/// adjtimex(2)).
 ///
 /// # Errors
 /// Those of adjtimex(2).

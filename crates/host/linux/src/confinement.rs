@@ -1,5 +1,5 @@
-//! What a process gives up, so that whoever gets at it, or at what it leaves,
-//! gets little: capabilities(7), core(5), umask(2).
+//! Privileges that a process gives up, so that an attacker who takes it over, or finds its files,
+//! gains little: capabilities(7), core(5), umask(2).
 
 #![allow(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Capability {
-    /// Files of other users.
+    /// Access to files of other users.
     DacOverride = 1,
     /// Ports below 1024.
     NetBindService = 10,
@@ -20,13 +20,12 @@ pub enum Capability {
     NetRaw = 13,
 }
 
-/// Whoever can look at files here: nobody but the owner may read or write what
-/// is made from now on, unless it is given a mode expressly.
+/// Only the owner may read or write files created from now on, unless a mode is given explicitly.
 pub const PRIVATE: libc::mode_t = 0o077;
 /// Others may read, not write.
 pub const READABLE: libc::mode_t = 0o022;
 
-/// Adds to the umask, whatever the one was that this process was started with.
+/// Adds these bits to the umask that this process was started with.
 pub fn tighten_umask(mask: libc::mode_t) {
     // SAFETY: umask can't fail and takes no pointers.
     unsafe {
@@ -35,17 +34,17 @@ pub fn tighten_umask(mask: libc::mode_t) {
     }
 }
 
-/// Memory with keys isn't written to disk when this process crashes, and other
-/// processes of the same user can't attach to it.
+/// Keeps memory that contains keys out of core dumps, and other processes of the same user from
+/// attaching to this one.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn leave_no_core() -> io::Result<()> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let mut found = none;
     // SAFETY: the structure outlives the call.
     sys::check(unsafe { libc::getrlimit(libc::RLIMIT_CORE, &raw mut found) })?;
-    // Where there is none already, a filter of system calls may forbid to say so.
+    // Skipped if already zero: a seccomp filter may forbid the call.
     if (found.rlim_cur, found.rlim_max) != (0, 0) {
         // SAFETY: the structure outlives the call.
         sys::check(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) })?;
@@ -54,12 +53,12 @@ pub fn leave_no_core() -> io::Result<()> {
     sys::check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }).map(drop)
 }
 
-/// The calling thread, and those it starts from then on, have these
-/// capabilities at most, for good: neither a program that is set-uid nor one
-/// that root runs gives them more. Of what it hasn't, it gets nothing.
+/// Limits the calling thread, and threads that it starts from then on, to these capabilities for
+/// good: neither a set-uid program nor one run as root gets more. Capabilities that the thread
+/// lacks aren't added.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn keep_capabilities(kept: &[Capability]) -> io::Result<()> {
     let mask = kept.iter().fold(0_u64, |mask, &kept| mask | 1 << kept as u8);
     for number in (0..64).filter(|number| mask & (1 << number) == 0) {

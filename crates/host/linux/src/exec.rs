@@ -13,13 +13,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
 
-/// By which somebody asks for a daemon's end.
+/// Signals that ask a daemon to stop.
 const ENDING: [libc::c_int; 4] = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
 
-/// Goes on as `program` with these arguments (the first is its name), this environment with
-/// `variable` besides, and `kept` open. All other threads are gone. The mask of signals of the
-/// calling thread stays: what [`block_signals`] holds back comes when the other program asks
-/// for it. Returns only when it couldn't.
+/// Replaces this process by `program`, with these arguments (the first is its name), this
+/// environment plus `variable`, and `kept` open. All other threads end. The calling thread's signal
+/// mask stays: signals held back by [`block_signals`] arrive when the new program unblocks them.
+/// Returns only on failure.
 pub fn exec(
     program: &Path,
     arguments: &[OsString],
@@ -32,8 +32,8 @@ pub fn exec(
     }
 }
 
-/// The calling thread, and those that it starts from now on, don't get the signals that ask for
-/// the end; where no other thread does either, they wait.
+/// Blocks the signals that ask to stop, for the calling thread and threads that it starts from now
+/// on. If every thread blocks them, they stay pending.
 ///
 /// # Errors
 /// Those of sigprocmask(2).
@@ -41,7 +41,7 @@ pub fn block_signals() -> io::Result<()> {
     mask(libc::SIG_BLOCK)
 }
 
-/// The calling thread gets them, those that have waited at once.
+/// Unblocks them for the calling thread; pending ones arrive at once.
 ///
 /// # Errors
 /// Those of sigprocmask(2).
@@ -52,7 +52,7 @@ pub fn unblock_signals() -> io::Result<()> {
 /// Takes the descriptor that [`exec`] kept open.
 ///
 /// # Errors
-/// `InvalidInput` for one of the standard streams, those of fcntl(2) where nothing is open.
+/// `InvalidInput` for one of the standard streams, those of fcntl(2) if it isn't open.
 ///
 /// # Safety
 /// Nothing else in this process has this descriptor.
@@ -61,19 +61,19 @@ pub unsafe fn inherited(number: RawFd) -> io::Result<OwnedFd> {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     close_on_exec(number, true)?;
-    // SAFETY: it is open, and the caller says that it is nobody else's.
+    // SAFETY: it is open, and the caller guarantees that nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
 enum Never {}
 
-/// Programs that the one started that went on as this one: nobody waits for them any more.
+/// Children of the program that this process was before: nothing else waits for them.
 #[derive(Debug)]
 pub struct Orphans(Vec<libc::pid_t>);
 
 impl Orphans {
-    /// All children there are: to be called before this program starts any. None where the kernel
-    /// doesn't tell (`CONFIG_PROC_CHILDREN`).
+    /// All current children: call it before this program starts any. Empty if the kernel doesn't
+    /// list them (`CONFIG_PROC_CHILDREN`).
     pub fn find() -> Orphans {
         let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
         let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).ok();
@@ -81,7 +81,7 @@ impl Orphans {
         Orphans(children.split_whitespace().filter_map(|number| number.parse().ok()).collect())
     }
 
-    /// Takes away those that have ended. Tells whether some are left.
+    /// Reaps those that have ended. Returns whether some are left.
     pub fn reap(&mut self) -> bool {
         self.0.retain(|child| {
             // SAFETY: no status is asked for.
@@ -159,7 +159,7 @@ mod tests {
         let Some(file) = std::env::var_os(CHILD) else { return };
         let mut file = std::fs::File::options().append(true).open(file).unwrap();
         writeln!(file, "before {}", std::process::id()).unwrap();
-        // The signal comes before there is anybody who handles it.
+        // The signal arrives before a handler is installed.
         let script = format!(
             "echo after $$ $GIVEN >&{0}; kill -TERM $$; echo alive >&{0}",
             file.as_fd().as_raw_fd()

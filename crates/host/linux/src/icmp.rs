@@ -17,12 +17,11 @@ const ECHO_REPLY_V6: u8 = 129;
 /// More than any answer to so short a question.
 const BUFFER: usize = 512;
 
-/// How long the answer of `host` took, when asked from `source` by `device`;
-/// none if none came within `patience`.
+/// Pings `host` from `source` over `device`. Returns the round-trip time, or `None` if no answer
+/// came within `patience`.
 ///
 /// # Errors
-/// `PermissionDenied` without `CAP_NET_RAW`; what the kernel says when there is
-/// no way to the host.
+/// `PermissionDenied` without `CAP_NET_RAW`; the kernel's error when the host is unreachable.
 pub fn ping(
     device: &str,
     source: IpAddr,
@@ -98,7 +97,7 @@ fn question(host: IpAddr, identity: u16, sequence: u16) -> [u8; 8] {
     let [c, d] = sequence.to_be_bytes();
     let mut packet = [kind, 0, 0, 0, a, b, c, d];
     if host.is_ipv4() {
-        // The kernel fills in IPv6's.
+        // For IPv6 the kernel fills in the checksum.
         let sum = (!checksum::sum(&packet)).to_be_bytes();
         packet[2..4].copy_from_slice(&sum);
     }
@@ -107,7 +106,7 @@ fn question(host: IpAddr, identity: u16, sequence: u16) -> [u8; 8] {
 
 fn is_answer(host: IpAddr, packet: &[u8], identity: u16, sequence: u16) -> bool {
     let (reply, message) = match host {
-        // Raw sockets of IPv4 see its header.
+        // Raw IPv4 sockets receive the IP header too.
         IpAddr::V4(_) => {
             let header = packet.first().map_or(0, |first| usize::from(first & 0xf) * 4);
             (ECHO_REPLY_V4, packet.get(header..).unwrap_or_default())

@@ -1,5 +1,5 @@
-//! What we have set on the host, on disk before it is set: what a crash leaves
-//! behind, the next start takes back.
+//! What we set on the host, recorded on disk before it is set, so that the next start can undo what
+//! a crash left behind.
 
 mod storage;
 mod version_1;
@@ -22,7 +22,7 @@ pub struct UndoJournal {
     restored: Vec<Operation>,
 }
 
-/// Something that could not be set or taken back. The rest was done.
+/// An operation that could not be set or undone. The others were done.
 #[derive(Debug, thiserror::Error)]
 #[error("{operation}: {error}")]
 pub struct Failure {
@@ -40,9 +40,9 @@ struct Entry {
 }
 
 impl Entry {
-    /// With what is needed to take it back. A table is taken away by its name, and with ten
-    /// thousand rules its text has megabytes, to be written at each step: who goes on with it after
-    /// a restart makes it anew.
+    /// Reduced to what undoing needs. A table is removed by its name; its text, megabytes with ten
+    /// thousand rules, would be written at each step. A daemon that continues after a restart
+    /// creates it anew.
     fn as_stored(&self) -> Entry {
         let mut stored = self.clone();
         if let Operation::Firewall(table) = &mut stored.operation {
@@ -54,9 +54,9 @@ impl Entry {
 }
 
 impl UndoJournal {
-    /// Opens the journal, for the calling thread's network namespace. It is kept
-    /// in the first of these files that can be written. What it holds at start was
-    /// left by a crash: [`UndoJournal::undo`] it.
+    /// Opens the journal, for the calling thread's network namespace. It is kept in the first of
+    /// these files that can be written. Entries that it contains when opened were left by a crash:
+    /// [`UndoJournal::undo`] them.
     ///
     /// # Errors
     /// `InvalidData` when a newer braid wrote it; those of netlink's socket.
@@ -65,24 +65,24 @@ impl UndoJournal {
         Ok(UndoJournal { storage, entries, netlink: Netlink::open()?, restored: Vec::new() })
     }
 
-    /// Whether these files hold something that a crash left.
+    /// Whether these files contain entries that a crash left.
     pub fn holds_something(places: &[PathBuf]) -> bool {
         Storage::holds_something(places)
     }
 
-    /// What was in the journal's place when it was opened, if that was none: what it told of the
-    /// host can't be taken back by it.
+    /// The damaged file found in the journal's place when it was opened: what it recorded can't be
+    /// undone.
     pub fn damaged(&self) -> Option<&Damaged> {
         self.storage.damaged()
     }
 
-    /// Why the journal isn't on disk as it is now, if so: a crash would leave
-    /// behind what it doesn't hold. It is tried again with each change.
+    /// Why the journal on disk isn't up to date, if so: after a crash, what it lacks would stay on
+    /// the host. Writing is retried with each change.
     pub fn trouble(&self) -> Option<&str> {
         self.storage.trouble()
     }
 
-    /// Tries again to write it, if it isn't on disk as it is.
+    /// Retries writing, if the file on disk isn't up to date.
     pub fn retry(&mut self) {
         if self.storage.trouble().is_some() {
             self.storage.store(&self.entries);
@@ -94,8 +94,7 @@ impl UndoJournal {
         self.entries.iter().map(|entry| &entry.operation)
     }
 
-    /// What was gone although nobody here took it away, and was set again, since the last
-    /// call.
+    /// What others removed and was set again since the last call.
     pub fn take_restored(&mut self) -> Vec<Operation> {
         std::mem::take(&mut self.restored)
     }
@@ -104,8 +103,8 @@ impl UndoJournal {
     /// (including what the kernel dropped, such as routes of an interface that went down). What
     /// somebody else has already set stays theirs.
     ///
-    /// Returns what could not be done; it is tried again at the next call. A full
-    /// disk keeps nothing from being set: see [`UndoJournal::trouble`].
+    /// Returns what could not be done; it is tried again at the next call. A full disk doesn't
+    /// prevent anything from being set: see [`UndoJournal::trouble`].
     pub fn reconcile(&mut self, desired: &[Operation]) -> Vec<Failure> {
         let mut failures = self.remove(|done| {
             !desired.iter().any(|wanted| wanted == done || operation::is_replaced_by(done, wanted))
@@ -118,8 +117,8 @@ impl UndoJournal {
         failures
     }
 
-    /// Takes everything back, the last first, and deletes the file. Returns
-    /// what could not be; the file then keeps it.
+    /// Undoes everything, last first, and deletes the file. Returns what could not be undone; the
+    /// file then keeps it.
     pub fn undo(&mut self) -> Vec<Failure> {
         self.remove(|_| true)
     }
@@ -162,17 +161,18 @@ impl UndoJournal {
         self.store();
         let set = operation::set(wanted, prior.as_deref(), &mut self.netlink);
         if set.is_err() && (of_others || self.had_no_effect(wanted, prior.as_deref())) {
-            // Nothing is to be undone; what may exist in its place belongs to others.
+            // There is nothing to undo; whatever exists in its place belongs to others.
             self.entries = before;
             self.store();
         }
         set
     }
 
-    /// Of what could not be set. In doubt it had: what isn't there is taken back without harm.
+    /// Whether a failed operation left nothing behind. If unknown, assume it did: undoing what
+    /// doesn't exist does no harm.
     fn had_no_effect(&mut self, wanted: &Operation, prior: Option<&str>) -> bool {
-        // A program that sets it may have been stopped with us when it was done, or the kernel's
-        // answer got lost.
+        // The program that sets it may have been stopped together with us after finishing, or the
+        // kernel's answer may have been lost.
         match operation::is_set(wanted, prior, &mut self.netlink) {
             Ok(false) => operation::undo_half(wanted, prior).is_ok(),
             Ok(true) | Err(_) => false,

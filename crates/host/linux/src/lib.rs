@@ -1,7 +1,7 @@
-//! Linux, as the tunnel's daemon needs it: TUN/TAP devices, UDP sockets bound to links, epoll,
-//! netlink, namespaces, systemd. Also the host's routing and firewall: `routing` and `nft` plan
-//! them, `operation` changes them and takes that back, `journal` survives a crash. What is sent
-//! where, and when, is decided by other crates.
+//! Interfaces to Linux that the tunnel's daemon needs: TUN/TAP devices, UDP sockets bound to links,
+//! epoll, netlink, namespaces, systemd. Also the host's routing and firewall: `routing` and `nft`
+//! plan them, `operation` applies and undoes changes, `journal` records them across a crash. Other
+//! crates decide what is sent where and when.
 
 pub mod activation;
 pub mod claim;

@@ -12,24 +12,24 @@ use std::io;
 use std::net::Ipv6Addr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A device whose neighbours are told that we are the way to some prefixes.
+/// Tells the neighbours on a device that some prefixes are reached through us.
 pub struct NeighbourProxy {
     device: String,
     index: u32,
     hardware: [u8; 6],
     prefixes: Vec<Ipv6Net>,
-    /// Hears what is sent to addresses that are none of ours.
+    /// Receives packets sent to addresses that aren't ours.
     ear: OwnedFd,
     mouth: OwnedFd,
 }
 
 impl NeighbourProxy {
-    /// Begins to listen; [`Self::answer_all`] answers. Nothing is set on the
-    /// host, and all is over when this is dropped.
+    /// Starts listening; [`Self::answer_all`] answers. Nothing is changed on the host, and dropping
+    /// this ends it.
     ///
     /// # Errors
-    /// `NotFound` without such a device; `Unsupported` when it is no Ethernet;
-    /// `PermissionDenied` without `CAP_NET_RAW`.
+    /// `NotFound` without such a device; `Unsupported` when it isn't Ethernet; `PermissionDenied`
+    /// without `CAP_NET_RAW`.
     pub fn open(
         netlink: &mut Netlink,
         device: &str,
@@ -37,7 +37,7 @@ impl NeighbourProxy {
     ) -> io::Result<NeighbourProxy> {
         let link = netlink.link(device)?;
         let no_ethernet = || {
-            let what = "it is no Ethernet device: nobody asks for neighbours there";
+            let what = "it is not an Ethernet device: there is no neighbour discovery";
             io::Error::new(io::ErrorKind::Unsupported, what)
         };
         Ok(NeighbourProxy {
@@ -50,8 +50,8 @@ impl NeighbourProxy {
         })
     }
 
-    /// Whether it still speaks for this device, which may have been made anew or
-    /// have got another address, and for these prefixes.
+    /// Whether it still matches this device, which may have been recreated or have a new address,
+    /// and these prefixes.
     pub fn is_for(&self, netlink: &mut Netlink, device: &str, prefixes: &[Ipv6Net]) -> bool {
         let same = |link: crate::netlink::Link| {
             (link.index, link.hardware) == (self.index, Some(self.hardware))
@@ -59,7 +59,7 @@ impl NeighbourProxy {
         self.device == device && self.prefixes == prefixes && netlink.link(device).is_ok_and(same)
     }
 
-    /// Answers everything that has been asked; returns how much that was.
+    /// Answers all pending solicitations; returns how many there were.
     ///
     /// # Errors
     /// Those of the sockets, such as `NetworkDown`; it may be called again.
@@ -118,7 +118,7 @@ impl AsFd for NeighbourProxy {
     }
 }
 
-/// More than any solicitation that is answered; the rest is cut off.
+/// Longer than any solicitation that is answered; longer packets are truncated.
 const LONGEST: usize = 256;
 const IPV6_HEADER: usize = 40;
 /// Type, code, checksum, reserved or flags, target.
@@ -127,23 +127,24 @@ const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 /// "Target link-layer address".
 const OPTION_TARGET: u8 = 2;
-/// The flag "solicited". Not "override": whoever really has the address goes
-/// first (RFC 4861, section 7.2.8).
+/// The flag "solicited". Not "override": a host that really has the address takes precedence (RFC
+/// 4861, section 7.2.8).
 const SOLICITED: u8 = 0x40;
-/// Neighbours send with it, routers never forward it: nobody from afar.
+/// Only neighbours can send with this hop limit, as routers decrement it.
 const HOP_LIMIT: u8 = 255;
 
 /// A neighbour asks who has an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Solicitation {
-    /// Its own address; unspecified, it wants to know whether `target` is free.
+    /// Its own address; unspecified if it checks whether `target` is free (duplicate address
+    /// detection).
     pub from: Ipv6Addr,
-    /// Whose neighbour's.
+    /// The address that is looked for.
     pub target: Ipv6Addr,
 }
 
 impl Solicitation {
-    /// Whoever checks whether an address is free has none to be answered at.
+    /// A host that checks whether an address is free has no address to answer to.
     fn answer_to(&self) -> Ipv6Addr {
         if self.from.is_unspecified() { ALL_NODES } else { self.from }
     }
@@ -151,7 +152,7 @@ impl Solicitation {
 
 const ALL_NODES: Ipv6Addr = Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1);
 
-/// What a packet from the wire asks, if it is a solicitation (RFC 4861, 7.1.1).
+/// Parses a packet from the wire, if it is a solicitation (RFC 4861, 7.1.1).
 pub fn solicitation(packet: &[u8]) -> Option<Solicitation> {
     let (header, message) = packet.split_at_checked(IPV6_HEADER)?;
     let &[next_header, hop_limit] = header.get(6..8)?.first_chunk()?;
@@ -178,10 +179,10 @@ pub fn advertisement(asked: &Solicitation, hardware: [u8; 6]) -> [u8; MESSAGE + 
     message
 }
 
-/// Solicitations go to multicast groups made of the address asked for, which a
-/// socket of IPv6 would have to join one by one.
+/// Solicitations are sent to multicast groups derived from the address, which an IPv6 socket would
+/// have to join one by one.
 fn ear(index: u32) -> io::Result<OwnedFd> {
-    // Protocol 0 hears nothing until it is bound, so nothing of other devices.
+    // With protocol 0 it receives nothing until it is bound, so nothing from other devices.
     let fd = sys::socket(libc::AF_PACKET, libc::SOCK_DGRAM | libc::SOCK_NONBLOCK, 0)?;
     hear_solicitations_only(&fd)?;
     // SAFETY: all-zero is a valid sockaddr_ll and packet_mreq.
@@ -213,7 +214,7 @@ fn ear(index: u32) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// A concentrator's whole traffic passes here: the kernel picks what we read.
+/// A concentrator's whole traffic passes here, so the kernel filters what we read.
 fn hear_solicitations_only(fd: &OwnedFd) -> io::Result<()> {
     let step = |code: u32, k: u32, jump_false: u8| libc::sock_filter {
         code: code as u16,
@@ -259,7 +260,7 @@ fn mouth(device: &str) -> io::Result<OwnedFd> {
     for name in [libc::IPV6_UNICAST_HOPS, libc::IPV6_MULTICAST_HOPS] {
         sys::set_option(&fd, libc::IPPROTO_IPV6, name, HOP_LIMIT.into())?;
     }
-    // It only speaks: every type is filtered out (RFC 3542, section 3.2).
+    // It only sends: every type is filtered out (RFC 3542, section 3.2).
     sys::set_option_bytes(fd.as_raw_fd(), libc::IPPROTO_ICMPV6, ICMP6_FILTER, &[0xff; 32])?;
     Ok(fd)
 }

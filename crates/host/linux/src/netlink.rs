@@ -1,8 +1,7 @@
-//! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next
-//! hops, policy rules, root queueing disciplines, and a monitor of their
-//! changes; of generic netlink: MPTCP's path manager and WireGuard; of netfilter's:
-//! tracked connections, also to be forgotten, copies of packets, tables, counters, elements of
-//! sets.
+//! Netlink, blocking and small. Of rtnetlink(7): links, addresses, routes, next hops, policy rules,
+//! root queueing disciplines, and a monitor of their changes; of generic netlink: MPTCP's path
+//! manager and WireGuard; of netfilter: connection tracking (list and delete), packet copies,
+//! tables, counters, set elements.
 
 mod address;
 mod conntrack;
@@ -40,7 +39,7 @@ pub(crate) use tables::{counters, table_exists, tables};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What routes of ours are marked with (`RTPROT_…`; this number is nobody's).
+/// Marks our routes (`RTPROT_…`; this number is unassigned).
 pub const PROTOCOL: u8 = 177;
 
 /// The address family's number.

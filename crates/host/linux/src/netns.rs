@@ -1,5 +1,5 @@
-//! Network namespaces, for tests and the lab: anonymous ones held by a
-//! descriptor, so that the kernel removes them when the last holder dies.
+//! Network namespaces for tests and the lab: anonymous, held by a descriptor, so that the kernel
+//! removes them when the last holder ends.
 
 #![allow(unsafe_code)]
 
@@ -13,9 +13,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::thread;
 
-/// Gives this process a network and mount namespace of its own, in which it
-/// may do everything to the network. Without the rights for that it enters a
-/// user namespace first, as its root (user_namespaces(7)).
+/// Gives this process its own network and mount namespaces, in which it may configure the network.
+/// If unprivileged, it first enters a user namespace, as its root (user_namespaces(7)).
 ///
 /// Must be called while the process has a single thread (a user namespace
 /// can't be entered otherwise). `lo` is up afterwards, `/sys` shows the new
@@ -32,8 +31,8 @@ pub fn enter_user_namespace() -> io::Result<()> {
         become_namespace_root(isolated)?;
     }
     mount(None, "/", None, libc::MS_REC | libc::MS_PRIVATE)?;
-    // A fresh sysfs shows the new namespace's devices; where it may not be
-    // mounted, nothing but /sys/class/net is stale.
+    // A fresh sysfs shows the new namespace's devices; if mounting is forbidden, only
+    // /sys/class/net is stale.
     let _ = mount(Some("sysfs"), "/sys", Some("sysfs"), 0);
     Netlink::open()?.set_up("lo")
 }
@@ -97,9 +96,9 @@ impl NetNs {
         Ok(NetNs { fd: File::open("/proc/thread-self/ns/net")?.into() })
     }
 
-    /// Runs `work` on a thread of its own inside the namespace and waits for
-    /// it. Sockets and devices opened there stay in the namespace when they
-    /// are moved out. A panic of `work` goes on in the caller.
+    /// Runs `work` on a thread of its own inside the namespace and waits for it. Sockets and
+    /// devices opened there stay in the namespace when they are moved out. A panic of `work`
+    /// continues in the caller.
     ///
     /// Children spawned inside `work` with [`NetNs::command`] die with that
     /// thread, that is when `work` returns: start them outside.
@@ -121,13 +120,13 @@ impl NetNs {
         set_namespace(self.fd.as_raw_fd())
     }
 
-    /// A command that will run inside the namespace and is killed when the
-    /// thread that spawned it ends, so also when this process is killed.
+    /// A command that will run inside the namespace. It is killed when the thread that spawned it
+    /// ends, and so also when this process is killed.
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let parent = std::process::id();
         let mut command = Command::new(program);
-        // A failing duplicate (too many open files) must not run the program
-        // in the wrong namespace, so it is reported by spawning.
+        // If the duplicate fails (too many open files), the program must not run in the wrong
+        // namespace, so spawning reports the error.
         let held = self.fd.try_clone().map_err(|error| error.raw_os_error());
         let enter = move || {
             let namespace = match &held {
@@ -181,8 +180,8 @@ fn set_namespace(fd: RawFd) -> io::Result<()> {
     sys::check(unsafe { libc::setns(fd, libc::CLONE_NEWNET) }).map(drop)
 }
 
-/// Asks for SIGKILL when the parent thread ends; `parent` tells whether it
-/// ended before the request.
+/// Requests SIGKILL when the parent thread ends; `parent` shows whether it ended before the
+/// request.
 fn die_with_parent(parent: u32) -> io::Result<()> {
     // SAFETY: this prctl takes no pointers.
     sys::check(unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) })?;

@@ -1,12 +1,12 @@
-//! What NetworkManager says of the host's interfaces, where it runs: which connection is
-//! active on each, and whether it is metered.
+//! What NetworkManager, if it runs, reports about interfaces: the connection active on each, and
+//! whether it is metered.
 
 use crate::tool;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// A connection that is active.
+/// An active connection.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Connection {
     /// The interface that has its addresses.
@@ -15,8 +15,8 @@ pub struct Connection {
     pub name: String,
     /// Its UUID.
     pub uuid: String,
-    /// Whether what goes by it is paid for by the byte, as its user has said or NetworkManager
-    /// guesses (of phones).
+    /// Whether its traffic is paid for by the byte, as set by the user or guessed by NetworkManager
+    /// (for phones).
     pub metered: bool,
 }
 
@@ -25,10 +25,10 @@ pub fn runs() -> bool {
     Path::new(RUNS).exists()
 }
 
-/// A folder that it makes when it starts (`NMRUNDIR`).
+/// A folder that it creates when it starts (`NMRUNDIR`).
 const RUNS: &str = "/run/NetworkManager";
 
-/// Those that are active now; none where NetworkManager isn't there or doesn't run.
+/// The connections active now; empty if NetworkManager doesn't run.
 ///
 /// # Errors
 /// `NotFound` without nmcli, `TimedOut` when it doesn't answer.
@@ -38,16 +38,17 @@ pub fn active() -> io::Result<Vec<Connection>> {
     tool::said("env", &arguments, ANSWERS).map(|text| connections_in(&text))
 }
 
-/// Arguments of `env`: its words must not be translated, and in the locale C it says ? for é.
+/// Arguments of `env`: nmcli's output must not be translated, and in the locale C it prints ? for
+/// é.
 pub const NMCLI: [&str; 3] = ["LANGUAGE=", "LC_ALL=C.UTF-8", "nmcli"];
 const FIELDS: &str =
     "GENERAL.DEVICE,GENERAL.IP-IFACE,GENERAL.CONNECTION,GENERAL.CON-UUID,GENERAL.METERED";
-/// It answers within some hundredths of a second, also under load.
+/// It answers within some 10 ms, even under load.
 const ANSWERS: Duration = Duration::from_secs(2);
-/// A host has far fewer.
+/// Maximum number of connections; a host has far fewer.
 pub const MOST: usize = 1000;
 
-/// What nmcli says of them.
+/// Parses nmcli's output.
 pub fn connections_in(text: &str) -> Vec<Connection> {
     let mut found: Vec<Connection> = Vec::new();
     for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
@@ -57,7 +58,7 @@ pub fn connections_in(text: &str) -> Vec<Connection> {
             ("GENERAL.DEVICE", _) => {
                 found.push(Connection { interface: value.to_owned(), ..Connection::default() });
             }
-            // Of a modem's, which is no interface itself.
+            // For a modem, which is not itself an interface.
             ("GENERAL.IP-IFACE", Some(last)) if !value.is_empty() => {
                 last.interface = value.to_owned();
             }
@@ -78,7 +79,7 @@ mod tests {
 
     #[test]
     fn connections_are_those_of_devices_that_have_one() {
-        // As NetworkManager 1.42 says it.
+        // As printed by NetworkManager 1.42.
         let text = "GENERAL.DEVICE:wlan0\nGENERAL.IP-IFACE:wlan0\nGENERAL.CONNECTION:Café: 2\n\
             GENERAL.CON-UUID:5f6e\nGENERAL.METERED:yes (guessed)\n\nGENERAL.DEVICE:cdc-wdm0\nGENERAL.IP-IFACE:wwan0\n\
             GENERAL.CONNECTION:Tele\nGENERAL.CON-UUID:77aa\nGENERAL.METERED:no (guessed)\n\nGENERAL.DEVICE:eth0\n\

@@ -1,5 +1,5 @@
-//! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports,
-//! a routed prefix, MSS clamping, the kill switch. Nobody else's is touched.
+//! Our own nftables table, `inet braid_<interface>`: NAT, forwarded ports, a routed prefix, MSS
+//! clamping, the kill switch. Other tables aren't touched.
 
 mod command;
 mod forwarder;
@@ -31,49 +31,49 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// What the firewall does for a tunnel. Everything empty does nothing.
+/// What the firewall does for a tunnel. Empty fields have no effect.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Firewall {
     /// The tunnel's interface.
     pub interface: String,
-    /// Inner sources that leave to the outside under our own address.
+    /// Inner sources that are masqueraded with our own address when they leave.
     pub masquerade: Vec<IpNet>,
-    /// Other sources (a LAN behind this host) enter the tunnel under our
-    /// address in it; of the IP versions that `masquerade` has.
+    /// Other sources (a LAN behind this host) enter the tunnel with our address in it, for the IP
+    /// versions in `masquerade`.
     pub hide_lan: bool,
     /// Networks of that LAN which keep their addresses in the tunnel.
     pub untranslated: Vec<IpNet>,
-    /// By these interfaces that LAN leaves under our address in them, while the tunnel doesn't take
-    /// it: what comes from private addresses, unless the host translates it in its own way.
+    /// On these interfaces, traffic of that LAN that doesn't take the tunnel leaves with our
+    /// address: that from private addresses, unless the host translates it itself.
     pub links_outside_tunnel: Vec<String>,
-    /// Ports passed on into the tunnel.
+    /// Ports forwarded into the tunnel.
     pub forwards: Vec<PortForward>,
     /// Networks routed through the tunnel untranslated: forwarding to and
     /// from them is accepted.
     pub routed: Vec<IpNet>,
-    /// What to do to the MSS of TCP connections through the tunnel.
+    /// How the MSS of TCP connections through the tunnel is clamped.
     pub mss: Option<MssClamp>,
-    /// Lets nothing out around the tunnel.
+    /// Blocks traffic outside the tunnel.
     pub kill_switch: Option<KillSwitch>,
-    /// Answers leave by the link that the question came by.
+    /// Replies leave by the link that the request came in on.
     pub inbound: Option<Inbound>,
-    /// Which connections take another way than the rest.
+    /// Which connections the rules direct elsewhere.
     pub ruled: Option<Ruled>,
     /// Where DNS queries are redirected, whatever server they were for.
     pub forwarder: Option<NameForwarder>,
-    /// Questions to name servers that go to others.
+    /// DNS queries redirected to other name servers.
     pub diversions: Vec<Diversion>,
 }
 
-/// Stores in a connection's mark over which link it came in, and marks the answers with it, for
-/// routing rules. All other bits of either mark stay as they are.
+/// Stores in a connection's mark which link it came in on, and marks its replies for the routing
+/// rules. Other bits of both marks stay unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inbound {
-    /// The bits of marks that are used.
+    /// The mark bits in use.
     pub mask: u32,
     /// The links.
     pub links: Vec<InboundLink>,
-    /// What is marked with one of these is left as it is: the tunnel's own datagrams.
+    /// Packets with one of these marks are left alone: the tunnel's own datagrams.
     pub own: Vec<u32>,
 }
 
@@ -84,22 +84,22 @@ pub struct InboundLink {
     pub number: u32,
     /// Its interface.
     pub interface: String,
-    /// The mark of its answers, within the mask.
+    /// The mark of its replies, within the mask.
     pub mark: u32,
 }
 
-/// A port passed on to a host behind the tunnel.
+/// A port forwarded to a host behind the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PortForward {
     /// The transport.
     pub transport: Transport,
-    /// The address of ours that is asked; any without one.
+    /// Our address that it applies to; `None` for all.
     pub address: Option<IpAddr>,
     /// The first and the last port.
     pub ports: (u16, u16),
     /// Where to.
     pub to: IpAddr,
-    /// Its port; the same as asked without one.
+    /// Destination port; `None` for the same.
     pub to_port: Option<u16>,
 }
 
@@ -113,7 +113,7 @@ pub enum Transport {
     Udp,
 }
 
-/// How the MSS of connections through the tunnel is limited.
+/// How the MSS of connections through the tunnel is clamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MssClamp {
     /// To what the route's MTU allows.
@@ -122,12 +122,12 @@ pub enum MssClamp {
     To(u16),
 }
 
-/// Addresses that no provider routes back (RFC 1918, 6598 and 4193).
+/// Addresses that providers don't route (RFC 1918, 6598 and 4193).
 const PRIVATE: [(&str, &str); 2] =
     [("ip", "10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16"), ("ip6", "fc00::/7")];
 
 impl Firewall {
-    /// Its table; none when there is nothing to do.
+    /// Its table; `None` when there is nothing to do.
     pub fn table(&self) -> Option<FirewallTable> {
         let redirected_questions: Vec<String> = [
             self.names_of_host(),
@@ -221,7 +221,7 @@ impl Firewall {
         chain("postrouting", "nat", "postrouting", "srcnat", rules.into_iter())
     }
 
-    /// After all that others have for it: a connection is translated once.
+    /// After others' NAT rules: a connection is translated only once.
     fn beside(&self) -> Option<String> {
         let ways: Vec<String> =
             self.links_outside_tunnel.iter().map(|it| format!("\"{it}\"")).collect();
@@ -293,7 +293,7 @@ impl Firewall {
         chain("names_of_others", "nat", "prerouting", "-105", rules)
     }
 
-    /// Before diversions, which the forwarder's own questions are for.
+    /// Before diversions, which are for the forwarder's own queries.
     fn names_forwarded_of_host(&self) -> Option<String> {
         let rules = self.forwarder.as_ref()?.of_host(&names::spared());
         chain("names_forwarded_of_host", "nat", "output", "-106", rules.into_iter())
@@ -328,9 +328,9 @@ impl Firewall {
 }
 
 impl Firewall {
-    /// Other programs check the way back before they let a packet in, such as firewalld
-    /// by `fib saddr . mark . iif`: for them a link's packets have its mark, or the way
-    /// back would be the tunnel. It is gone before the packet is routed.
+    /// Other programs, such as firewalld with `fib saddr . mark . iif`, check the return path
+    /// before accepting a packet. A link's packets carry its mark for this check, or the return
+    /// path would be the tunnel. The mark is removed before routing.
     fn arriving(&self) -> Option<String> {
         let inbound = self.inbound.as_ref()?;
         let rest = !inbound.mask;
@@ -363,7 +363,7 @@ impl Firewall {
         chain("inbound", "filter", "prerouting", "filter + 20", rules)
     }
 
-    /// What this host itself answers is routed again for its mark.
+    /// Replies of this host itself are rerouted because of their mark.
     fn answers(&self) -> Option<String> {
         let inbound = self.inbound.as_ref()?;
         let own: Vec<String> = inbound.own.iter().map(|mark| format!("{mark:#x}")).collect();

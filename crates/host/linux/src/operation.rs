@@ -1,5 +1,5 @@
-//! Carries [`Operation`]s out on this host: does one, sees whether it is so, takes it back.
-//! What is done is written down first: see [`crate::journal`].
+//! Carries out [`Operation`]s on this host: applies, checks and undoes them. Each is recorded
+//! first: see [`crate::journal`].
 
 pub(crate) mod absence;
 mod before;
@@ -22,7 +22,7 @@ use absence::{found, gone};
 use braid_engines::{DeviceKind, Feature, Operation};
 use std::io;
 
-/// Does it. `prior` is what [`prior`] found.
+/// Applies it. `prior` is what [`prior`] found.
 pub(crate) fn set(
     operation: &Operation,
     prior: Option<&str>,
@@ -55,7 +55,7 @@ pub(crate) fn set(
                 _ => Ok(()),
             };
             if configured.is_err() {
-                // A device without its keys is nobody's.
+                // A device without keys is useless.
                 netlink.delete_link(device.as_str())?;
             }
             configured
@@ -102,7 +102,7 @@ pub(crate) fn set(
     }
 }
 
-/// Whether it is so now, whoever has done it. `prior` is there if we have.
+/// Whether it is in effect, whoever set it. `prior` is given if we did.
 pub(crate) fn is_set(
     operation: &Operation,
     prior: Option<&str>,
@@ -123,7 +123,7 @@ pub(crate) fn is_set(
         Operation::DockerUser { family, rule } => docker_user::is_set(*family, rule),
         Operation::Module { provides, .. } => Ok(link(provides.as_str())?.is_some()),
         Operation::Create { device, .. } => Ok(link(device.as_str())?.is_some()),
-        // A port has its master's, which alone sets it (team refuses others).
+        // A port has its master's MTU, which only the master sets (team refuses others).
         Operation::Mtu { device, mtu } => {
             Ok(link(device.as_str())?.is_some_and(|link| link.mtu == *mtu || link.master.is_some()))
         }
@@ -131,13 +131,13 @@ pub(crate) fn is_set(
             let Some(master) = link(master.as_str())? else { return Ok(false) };
             Ok(link(device.as_str())?.is_some_and(|link| link.master == Some(master.index)))
         }
-        // The driver remembers it for a port that comes back.
+        // The driver remembers the primary for a port that returns.
         Operation::Primary { bond, port } => {
             let Some(bond) = link(bond.as_str())? else { return Ok(false) };
             Ok(link(port.as_str())?.is_some_and(|link| link.master == Some(bond.index)))
         }
         Operation::Up { device } => Ok(link(device.as_str())?.is_some_and(|link| link.up)),
-        // Its program has set it up again when it is a port.
+        // Once it is a port, its program has set it up again.
         Operation::Down { device } => {
             Ok(link(device.as_str())?.is_some_and(|link| !link.up || link.master.is_some()))
         }
@@ -165,7 +165,7 @@ pub(crate) fn is_set(
     }
 }
 
-/// What was there before, where that has to be known to undo it.
+/// The previous state, if undoing needs it.
 pub(crate) fn prior(operation: &Operation, netlink: &mut Netlink) -> io::Result<Option<String>> {
     match operation {
         Operation::Sysctl { key, .. } => sysctl::read(key).map(Some),
@@ -179,7 +179,7 @@ pub(crate) fn prior(operation: &Operation, netlink: &mut Netlink) -> io::Result<
     }
 }
 
-/// Takes it back; it need not be there any more.
+/// Undoes it; it need not exist any more.
 pub(crate) fn unset(
     operation: &Operation,
     prior: Option<&str>,
@@ -196,7 +196,7 @@ pub(crate) fn unset(
         Operation::Rule(rule) => gone(netlink.delete_rule(rule)),
         Operation::Firewall(table) => nft::delete(&table.interface),
         Operation::DockerUser { family, rule } => docker_user::unset(*family, rule),
-        // A module may be somebody's by now; a primary goes with its bond.
+        // A module may be used by others by now; a primary goes with its bond.
         Operation::Module { .. } | Operation::Primary { .. } => Ok(()),
         Operation::Create { device, .. } => gone(netlink.delete_link(device.as_str())),
         Operation::Mtu { device, mtu } => {
@@ -225,7 +225,7 @@ pub(crate) fn unset(
     }
 }
 
-/// Takes back what a [`set`] that failed halfway has done: that of an operation of several steps.
+/// Undoes what a [`set`] that failed halfway did, for operations of several steps.
 pub(crate) fn undo_half(operation: &Operation, prior: Option<&str>) -> io::Result<()> {
     match operation {
         Operation::Forwarding(family) => forwarding::unset(*family, prior),
@@ -233,7 +233,7 @@ pub(crate) fn undo_half(operation: &Operation, prior: Option<&str>) -> io::Resul
     }
 }
 
-/// Whether doing `other` replaces this one at once, without a gap.
+/// Whether applying `other` replaces this one atomically.
 pub(crate) fn is_replaced_by(operation: &Operation, other: &Operation) -> bool {
     match (operation, other) {
         (Operation::NextHopGroup { id: a, .. }, Operation::NextHopGroup { id: b, .. }) => a == b,
@@ -242,12 +242,12 @@ pub(crate) fn is_replaced_by(operation: &Operation, other: &Operation) -> bool {
     }
 }
 
-/// Whether what is there under its name may be somebody else's: then it is done in any
-/// case, which tells.
+/// Whether something else may have its name: then it is applied in any case, which reports a
+/// conflict.
 pub(crate) fn is_exclusive(operation: &Operation) -> bool {
     matches!(
         operation,
-        // A table under our name is ours, and may hold something else.
+        // A table with our name is ours, but may have other contents.
         Operation::Firewall(_)
             | Operation::Create { .. }
             | Operation::Primary { .. }
@@ -257,8 +257,7 @@ pub(crate) fn is_exclusive(operation: &Operation) -> bool {
     )
 }
 
-/// Whether it is still so when the host has booted anew: what was there before then is
-/// another host's past.
+/// Whether it survives a reboot. The state recorded before the reboot no longer applies.
 pub(crate) fn outlives_boot(operation: &Operation) -> bool {
     matches!(operation, Operation::File { .. })
 }
@@ -267,19 +266,19 @@ fn limits(subflows: u8, add_addr_accepted: u8) -> Limits {
     Limits { subflows: subflows.into(), add_addr_accepted: add_addr_accepted.into() }
 }
 
-/// Where somebody has switched IPv6 off, the kernel only says that it may not be.
+/// If IPv6 is disabled, the kernel only reports a permission error.
 fn is_off(device: Option<&str>, v6: bool) -> impl FnOnce(io::Error) -> io::Error {
     let key = device.filter(|_| v6).map(|device| format!("net.ipv6.conf.{device}.disable_ipv6"));
     move |error| match key {
         Some(key) if sysctl::read(&key).is_ok_and(|value| value == "1") => io::Error::new(
             io::ErrorKind::Unsupported,
-            format!("IPv6 is switched off there ({key}=1), so only IPv4 goes through the tunnel"),
+            format!("IPv6 is disabled there ({key}=1), so only IPv4 goes through the tunnel"),
         ),
         _ => error,
     }
 }
 
-/// Says what brings what the kernel or the host lacks.
+/// Adds how to get what the kernel or the host lacks.
 fn lack(operation: &Operation) -> impl FnOnce(io::Error) -> io::Error {
     let feature: Option<Feature> = operation.needs();
     move |error| {

@@ -10,7 +10,7 @@ use std::io;
 use std::mem::{self, MaybeUninit};
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A process at the other end.
+/// The process at the other end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// Its effective user.
@@ -25,10 +25,10 @@ pub struct Peer {
 const USUAL_GROUPS: usize = 64;
 
 impl Peer {
-    /// Of a connected socket.
+    /// The peer of a connected socket.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn of(socket: &impl AsFd) -> io::Result<Peer> {
         let mut credentials = MaybeUninit::<libc::ucred>::zeroed();
         let mut length = mem::size_of::<libc::ucred>() as libc::socklen_t;
@@ -64,7 +64,7 @@ fn groups(fd: libc::c_int) -> io::Result<Vec<u32>> {
             let to = groups.as_mut_ptr().cast();
             libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_PEERGROUPS, to, &raw mut length)
         };
-        // Told in either case (sk_getsockopt of Linux' net/core/sock.c).
+        // The kernel sets it in both cases (sk_getsockopt in Linux' net/core/sock.c).
         let count = length as usize / mem::size_of::<u32>();
         match sys::check(got) {
             Ok(_) => {
@@ -79,8 +79,7 @@ fn groups(fd: libc::c_int) -> io::Result<Vec<u32>> {
     }
 }
 
-/// The number of the host's group of this name, which may be a number itself; none where there is
-/// no such group.
+/// The id of this group, which may be given as a number; `None` if there is no such group.
 ///
 /// # Errors
 /// When /etc/group can't be read.
@@ -91,7 +90,7 @@ pub fn group_of_name(name: &str) -> io::Result<Option<u32>> {
     Ok(group_in(&fs::read_to_string("/etc/group")?, name))
 }
 
-/// In a text as that of group(5).
+/// Searches a text in the format of group(5).
 fn group_in(text: &str, name: &str) -> Option<u32> {
     let lines = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
     lines.into_iter().find_map(|fields| match fields[..] {

@@ -12,7 +12,7 @@ use std::time::Duration;
 /// Events taken from the kernel at once.
 const BATCH: usize = 32;
 
-/// The caller's name of a descriptor.
+/// The caller's identifier of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Token(pub u64);
 
@@ -49,7 +49,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// A poller that watches nothing yet.
+    /// Creates an empty poller.
     ///
     /// # Errors
     /// Those of epoll_create1(2).
@@ -63,8 +63,7 @@ impl Poller {
         })
     }
 
-    /// Starts to watch a descriptor. It is forgotten when its last duplicate
-    /// is closed.
+    /// Starts watching a descriptor. It is removed when its last duplicate is closed.
     ///
     /// # Errors
     /// `AlreadyExists` when it is watched already.
@@ -88,8 +87,7 @@ impl Poller {
         self.control(libc::EPOLL_CTL_DEL, fd, Token(0), 0)
     }
 
-    /// A handle by which other threads end a wait; it shows as an event of
-    /// this token.
+    /// A handle for other threads to interrupt a wait; it appears as an event with this token.
     ///
     /// # Errors
     /// Those of eventfd(2).
@@ -102,8 +100,8 @@ impl Poller {
         Ok(Waker { fd: Arc::new(fd) })
     }
 
-    /// Waits until a descriptor is ready or the time is over (for ever without
-    /// one), and gives what is ready; nothing when time or a signal ended it.
+    /// Waits until a descriptor is ready or the timeout expires (`None` waits for ever), and
+    /// returns the events; empty after a timeout or a signal.
     ///
     /// # Errors
     /// Those of epoll_wait(2).
@@ -136,7 +134,7 @@ impl Poller {
                 )
             };
             match sys::check_len(ready as libc::ssize_t) {
-                // EPERM: sandboxes older than the call refuse what they don't know.
+                // EPERM: sandboxes older than this system call refuse unknown calls.
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => {
                     self.coarse = true;
                 }
@@ -176,14 +174,14 @@ impl Poller {
     }
 }
 
-/// Ends a [`Poller`]'s wait from another thread.
+/// Interrupts a [`Poller`]'s wait from another thread.
 #[derive(Clone, Debug)]
 pub struct Waker {
     fd: Arc<OwnedFd>,
 }
 
 impl Waker {
-    /// Ends the current wait, or the next one.
+    /// Interrupts the current wait, or the next one.
     pub fn wake(&self) {
         let one = 1_u64.to_ne_bytes();
         // SAFETY: pointer and length describe `one`. It can fail only when the

@@ -1,5 +1,5 @@
-//! Whether a link's network wants a login first (a captive portal): a question by that link alone,
-//! and what the answer says.
+//! Detects whether a link's network requires a login (a captive portal), by a request over that
+//! link only.
 
 mod page;
 mod question;

@@ -1,5 +1,5 @@
-//! What this host has for engines: found by trying in a network namespace that
-//! is thrown away, or by asking for modules and programs.
+//! Which features this host has for engines: found by trying in a temporary network namespace, or
+//! by looking for modules and programs.
 
 use crate::netlink::{Generic, Netlink};
 use crate::netns::NetNs;
@@ -13,13 +13,13 @@ use std::process::{Command, Stdio};
 /// The features that this host lacks.
 ///
 /// # Errors
-/// `PermissionDenied` where no network namespace can be made to try in.
+/// `PermissionDenied` if no network namespace can be created for this.
 pub fn lacking() -> io::Result<Vec<Feature>> {
     let namespace = NetNs::new()?;
     namespace.run(|| Feature::ALL.iter().copied().filter(|feature| !has(*feature)).collect())
 }
 
-/// Whether the host has it; in the thread's namespace things are tried.
+/// Whether the host has it; tried in the thread's namespace.
 fn has(feature: Feature) -> bool {
     if let Some(package) = feature.package() {
         let program = match package {
@@ -76,13 +76,13 @@ fn makes(kind: &DeviceKind) -> bool {
     made().is_ok()
 }
 
-/// Kinds that take no settings when they are made.
+/// For kinds that need no settings when created.
 fn makes_by_word(word: &str) -> bool {
     let mut command = Command::new("ip");
     command.args(["link", "add", "braid-probe", "type", word]);
     let made = quiet(&mut command);
     if made {
-        // Else the namespace takes it along.
+        // Otherwise the namespace removes it when it ends.
         let _ = Netlink::open().and_then(|mut netlink| netlink.delete_link("braid-probe"));
     }
     made
@@ -109,7 +109,7 @@ fn nft_takes(rule: &str) -> bool {
     quiet(Command::new("nft").args(["-c", &script]))
 }
 
-/// Whether a module is there: loaded, built in, or to be loaded.
+/// Whether a module is available: loaded, built in, or loadable.
 pub(crate) fn has_module(name: &str) -> bool {
     if Path::new("/sys/module").join(name).is_dir() {
         return true;
@@ -152,7 +152,7 @@ mod tests {
                 return;
             }
         };
-        // These tests' other files need them, and nobody has this module.
+        // The other tests here need these features, and no host has this module.
         for feature in [Feature::PolicyRouting, Feature::Nft, Feature::Nftables] {
             assert!(!lacking.contains(&feature), "{feature}: {lacking:?}");
         }

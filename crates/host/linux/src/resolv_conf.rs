@@ -1,13 +1,13 @@
-//! The name servers of this host, whoever writes them where.
+//! This host's name servers, wherever they are configured.
 
 use std::fs;
 use std::net::IpAddr;
 
-/// The file that programs go by (resolv.conf(5)): a plain file, one that a DHCP
-/// client writes, a link to either.
+/// The file that programs use (resolv.conf(5)): a plain file, one that a DHCP client writes, a link
+/// to either.
 pub const FILE: &str = "/etc/resolv.conf";
-/// Where those that stand behind a resolver on this host are: of
-/// systemd-resolved, NetworkManager, resolvconf, OpenWrt.
+/// Where a local resolver's own name servers are listed: systemd-resolved, NetworkManager,
+/// resolvconf, OpenWrt.
 const BEHIND: [&str; 5] = [
     "/run/systemd/resolve/resolv.conf",
     "/run/NetworkManager/no-stub-resolv.conf",
@@ -15,18 +15,18 @@ const BEHIND: [&str; 5] = [
     "/run/resolvconf/resolv.conf",
     "/tmp/resolv.conf.d/resolv.conf.auto",
 ];
-/// glibc takes no more than three (`MAXNS`); each file may have others.
+/// glibc uses at most three (`MAXNS`); each file may have different ones.
 const MOST: usize = 8;
 
-/// The name servers that are asked beyond this host. Read anew each time: a DHCP
-/// client changes them at any moment.
+/// The name servers outside this host. Reread each time, as a DHCP client may change them at any
+/// moment.
 pub fn name_servers() -> Vec<IpAddr> {
     let read =
         |file: &str| fs::read_to_string(file).map(|text| servers_in(&text)).unwrap_or_default();
     choose(read(FILE), || BEHIND.into_iter().flat_map(read).collect())
 }
 
-/// Those of the first file; where one is a resolver on this host, those behind it.
+/// The servers in the first file; if one is a local resolver, the servers that it uses.
 fn choose(named: Vec<IpAddr>, behind: impl FnOnce() -> Vec<IpAddr>) -> Vec<IpAddr> {
     let here = |address: &IpAddr| address.is_loopback() || address.is_unspecified();
     let mut all = named.clone();
@@ -42,8 +42,7 @@ fn choose(named: Vec<IpAddr>, behind: impl FnOnce() -> Vec<IpAddr>) -> Vec<IpAdd
     found
 }
 
-/// Those of one such file's text. Addresses with a zone are left out: they are the device's own
-/// affair.
+/// Parses such a file. Addresses with a zone are left out, as they depend on the device.
 pub fn servers_in(text: &str) -> Vec<IpAddr> {
     let mut servers = Vec::new();
     for line in text.lines() {

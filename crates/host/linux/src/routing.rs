@@ -1,9 +1,9 @@
-//! The host's routing around a tunnel: each link by its own table, the rest
-//! through the tunnel.
+//! The host's routing around a tunnel: each link has its own table, the rest goes through the
+//! tunnel.
 //!
 //! [`HostRouting::desired`] plans (pure); the journal's
-//! [`reconcile`](crate::journal::UndoJournal::reconcile) acts; [`Leftovers`] finds what a
-//! crash left that no journal has.
+//! [`reconcile`](crate::journal::UndoJournal::reconcile) acts; [`Leftovers`] finds what a crash
+//! left if there is no journal.
 
 mod discover;
 mod leftovers;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 /// The shortest slice that the kernel grants an ordinary thread.
 const SHORTEST_SLICE: Duration = Duration::from_micros(100);
-/// Timers of ordinary threads come up to 50 µs late by default.
+/// Ordinary threads' timers fire up to 50 µs late by default.
 const TIMER_SLACK: libc::c_ulong = 1_000;
 
 /// `struct sched_attr` of linux/sched/types.h, first version.
@@ -25,10 +25,9 @@ struct Attributes {
     period: u64,
 }
 
-/// Lets the calling thread run soon after it was woken: it asks for short
-/// slices, for which the kernel (from 6.12 on) interrupts others that are in the
-/// midst of longer ones, and for timers that aren't put off. It gets no more of
-/// the processor by that, and needs no privilege. Older kernels ignore it.
+/// Makes the calling thread run soon after it is woken: it requests short slices, for which the
+/// kernel (from 6.12 on) preempts threads with longer ones, and exact timers. This gives it no
+/// larger share of the processor and needs no privilege. Older kernels ignore it.
 ///
 /// # Errors
 /// Those of sched_setattr(2): sandboxes may forbid it.

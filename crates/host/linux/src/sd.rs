@@ -1,4 +1,4 @@
-//! Words to systemd (sd_notify(3)): ready, status, watchdog.
+//! Notifications to systemd (sd_notify(3)): ready, status, watchdog.
 
 use std::ffi::OsString;
 use std::io;
@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::time::Duration;
 
-/// A line to the service manager that started us; silent without one.
+/// Connection to the service manager that started us; does nothing without one.
 #[derive(Debug)]
 pub struct ServiceManager {
     socket: Option<UnixDatagram>,
@@ -25,33 +25,33 @@ impl ServiceManager {
         ServiceManager::connect(std::env::var_os("NOTIFY_SOCKET"), watchdog)
     }
 
-    /// How often at least [`ServiceManager::alive`] must be called, half of
-    /// the time after which we'd be killed; none without a watchdog.
+    /// The longest interval between calls of [`ServiceManager::alive`]: half of the watchdog
+    /// timeout. `None` without a watchdog.
     pub fn watchdog_interval(&self) -> Option<Duration> {
         self.watchdog.map(|limit| limit / 2)
     }
 
-    /// We serve now.
+    /// Reports that we are ready.
     pub fn ready(&self) {
         self.tell("READY=1");
     }
 
-    /// We go on as another program, and say again when we are ready.
+    /// Reports that another program takes over, which will report when it is ready.
     pub fn reloading(&self) {
         self.tell("RELOADING=1");
     }
 
-    /// We are about to end.
+    /// Reports that we are stopping.
     pub fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
-    /// We are not stuck.
+    /// Reports that we are alive (watchdog).
     pub fn alive(&self) {
         self.tell("WATCHDOG=1");
     }
 
-    /// One line on how things are.
+    /// Reports a status line.
     pub fn status(&self, line: &str) {
         self.tell(&format!("STATUS={}", line.replace('\n', " ")));
     }
@@ -66,7 +66,7 @@ impl ServiceManager {
         };
         let socket = UnixDatagram::unbound()?;
         socket.connect_addr(&address)?;
-        // A stuck manager must not stick us.
+        // A manager that hangs must not block us.
         socket.set_nonblocking(true)?;
         let watchdog = watchdog.and_then(|limit| limit.parse().ok()).map(Duration::from_micros);
         Ok(ServiceManager { socket: Some(socket), watchdog })
@@ -74,7 +74,7 @@ impl ServiceManager {
 
     fn tell(&self, state: &str) {
         if let Some(socket) = &self.socket {
-            // Nothing can be done about a manager that doesn't listen.
+            // Nothing can be done if the manager doesn't listen.
             let _ = socket.send(state.as_bytes());
         }
     }

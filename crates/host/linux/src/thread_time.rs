@@ -1,4 +1,4 @@
-//! What a thread has had of the CPUs, and wanted (proc_pid_schedstat in the kernel's
+//! How much CPU time a thread has used and waited for (proc_pid_schedstat in the kernel's
 //! Documentation/scheduler/sched-stats.rst).
 
 use std::fs::File;
@@ -9,25 +9,25 @@ use std::time::Duration;
 /// Three numbers of 64 bits.
 const LENGTH: usize = 64;
 
-/// The account of one thread.
+/// The CPU time account of one thread.
 #[derive(Debug)]
 pub struct ThreadTime(File);
 
 impl ThreadTime {
-    /// Of the calling thread.
+    /// The account of the calling thread.
     ///
     /// # Errors
-    /// Where there is no procfs, or the kernel keeps no such account.
+    /// If there is no procfs, or the kernel doesn't keep such accounts.
     pub fn of_this_thread() -> io::Result<ThreadTime> {
         let time = ThreadTime(File::open("/proc/thread-self/schedstat")?);
         time.wanted()?;
         Ok(time)
     }
 
-    /// Of a thread of any process.
+    /// The account of a thread of any process.
     ///
     /// # Errors
-    /// As of the calling one; it may have ended.
+    /// As for the calling thread; also if it has ended.
     pub fn of(process: u32, thread: u32) -> io::Result<ThreadTime> {
         let time = ThreadTime(File::open(format!("/proc/{process}/task/{thread}/schedstat"))?);
         time.wanted()?;

@@ -1,4 +1,4 @@
-//! What other programs say, or do; and such as go on and tell of what happens.
+//! Runs other programs: for their output, for their effect, or to follow what they report.
 
 #![allow(unsafe_code)]
 
@@ -11,17 +11,17 @@ use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// What `program` says, for people.
+/// Runs `program` and returns its output.
 ///
 /// # Errors
-/// What the system says; `TimedOut` when it hasn't ended within `limit`, and was killed.
+/// The system's error; `TimedOut` if it didn't end within `limit` and was killed.
 pub fn said(program: &str, arguments: &[&str], limit: Duration) -> io::Result<String> {
     let outcome = run(Command::new(program).args(arguments), b"", limit)?;
     let text = [outcome.stdout, outcome.stderr].concat();
     Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
-/// Whether `program` does it; else what it complained of.
+/// Runs `program`; if it fails, returns its error output.
 ///
 /// # Errors
 /// As [`said`].
@@ -38,16 +38,16 @@ pub fn does(
     })
 }
 
-/// A program that goes on until it ends by itself, or this is dropped.
+/// A running program, killed when this is dropped.
 #[derive(Debug)]
 pub struct Following(Child);
 
 impl Following {
-    /// Starts it, and gives what it says. It ends with the thread that calls this, too, so that
-    /// a daemon that is killed leaves none behind.
+    /// Starts it and returns its output. It also ends with the calling thread, so that a killed
+    /// daemon leaves none behind.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn start(program: &str, arguments: &[&str]) -> io::Result<(Following, ChildStdout)> {
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());

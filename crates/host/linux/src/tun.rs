@@ -1,5 +1,5 @@
-//! A TUN or TAP device with its offloads: super-packets of up to 64 KiB cross
-//! it uncut (Documentation/networking/tuntap.rst, linux/if_tun.h).
+//! A TUN or TAP device with its offloads: super-packets of up to 64 KiB pass unsegmented
+//! (Documentation/networking/tuntap.rst, linux/if_tun.h).
 
 #![allow(unsafe_code)]
 
@@ -16,8 +16,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use trust::Trust;
 
-/// The largest packet the device gives: 64 KiB and an Ethernet header with
-/// room for two VLAN tags.
+/// The largest packet read from the device: 64 KiB and an Ethernet header with room for two VLAN
+/// tags.
 pub const MAX_PACKET: usize = 65_536 + 22;
 
 const NO_OFFLOADS: libc::c_uint = 0;
@@ -26,17 +26,17 @@ const CHECKSUM_AND_TCP: libc::c_uint =
 /// Since Linux 6.2.
 const CHECKSUM_TCP_AND_UDP: libc::c_uint = CHECKSUM_AND_TCP | libc::TUN_F_USO4 | libc::TUN_F_USO6;
 
-/// Which offloads are asked of the kernel.
+/// Which offloads are requested from the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OffloadChoice {
-    /// As many as the kernel has.
+    /// As many as the kernel supports.
     #[default]
     Best,
-    /// None: every packet is of MTU size and complete, both ways.
+    /// None: packets in both directions fit the MTU and are complete.
     Off,
 }
 
-/// Which offloads the device has got.
+/// Which offloads the kernel granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Offloads {
     /// None.
@@ -47,7 +47,7 @@ pub enum Offloads {
     TcpAndUdp,
 }
 
-/// What went wrong so far, in packets.
+/// Error counters, in packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TunCounters {
     /// Read with a header that doesn't fit the packet; thrown away.
@@ -69,14 +69,13 @@ pub struct Tun {
     trust: [Trust; 3],
     netlink: Netlink,
     counters: TunCounters,
-    /// Where super-packets are cut.
+    /// Buffer for segmenting super-packets.
     scratch: Vec<u8>,
 }
 
 impl Tun {
-    /// Makes a device in the calling thread's network namespace (or takes over
-    /// a persistent one), not blocking, still down. A `%d` in the name is
-    /// replaced by the first free number.
+    /// Creates a device in the calling thread's network namespace (or takes over a persistent one),
+    /// non-blocking and down. A `%d` in the name is replaced by the first free number.
     ///
     /// # Errors
     /// `NotFound` when `/dev/net/tun` is missing, `PermissionDenied` without
@@ -85,9 +84,9 @@ impl Tun {
         Tun::open_with(name, layer, choice, Queues::One)
     }
 
-    /// As [`Self::open`], with the first of several queues, each to be read and written by
-    /// somebody of his own: [`Self::another_queue`]. The kernel puts packets of a flow into the
-    /// queue by which its last packet was written, others by their hash.
+    /// As [`Self::open`], with the first of several queues, each with its own reader and writer:
+    /// [`Self::another_queue`]. The kernel puts packets of a flow into the queue through which the
+    /// flow's last packet was written, others by hash.
     ///
     /// # Errors
     /// As for [`Self::open`]; `ResourceBusy` for a persistent device, too.
@@ -125,7 +124,7 @@ impl Tun {
         Tun::attached(fd, self.name.clone(), self.layer, header, choice)
     }
 
-    /// Whether `device`, open or handed on, may have several queues.
+    /// Whether `device`, opened here or passed on, may have several queues.
     ///
     /// # Errors
     /// Those of the kernel when the device was deleted.
@@ -133,23 +132,22 @@ impl Tun {
         Ok(request_of(device)?.1 & libc::IFF_MULTI_QUEUE != 0)
     }
 
-    /// Goes on with a device that a process opened before: its routes and addresses are
-    /// still there.
+    /// Continues with a device that another process opened: its routes and addresses still exist.
     ///
     /// # Errors
-    /// `InvalidInput` when it isn't a device of this layer, those of the kernel when it is no
-    /// device or a deleted one.
+    /// `InvalidInput` when it isn't a device of this layer, those of the kernel when it isn't a
+    /// device or was deleted.
     pub fn adopt(fd: OwnedFd, layer: Layer, choice: OffloadChoice) -> io::Result<Tun> {
         let (request, flags) = request_of(&fd)?;
         if flags & (libc::IFF_TUN | libc::IFF_TAP) != kind(layer) {
-            let why = "the device that was handed on is of the other layer";
+            let why = "the device that was passed on is of the other layer";
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         }
         let header = flags & libc::IFF_VNET_HDR != 0;
         Tun::attached(fd, request_name(&request), layer, header, choice)
     }
 
-    /// Another hold on the device, which is there as long as somebody has one.
+    /// Another reference to the device, which exists as long as there is one.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -183,9 +181,9 @@ impl Tun {
         })
     }
 
-    /// Reads the next packet into `bytes` (replacing what was there) and tells
-    /// what work is left on it; none when no packet waits. Packets whose
-    /// header doesn't fit them are counted and skipped.
+    /// Reads the next packet into `bytes` (replacing its contents) and returns what work is left on
+    /// it; `None` when no packet is waiting. Packets whose header doesn't fit them are counted and
+    /// skipped.
     ///
     /// # Errors
     /// Those of the device, for instance that it was deleted.
@@ -207,12 +205,11 @@ impl Tun {
         }
     }
 
-    /// Gives a packet to the kernel. A super-packet that the kernel refuses is
-    /// cut into its segments here.
+    /// Gives a packet to the kernel. A super-packet that the kernel refuses is segmented here.
     ///
     /// # Errors
-    /// `InvalidInput` when the kernel refuses the packet even then (the caller
-    /// goes on with the next), others when the device is down or gone.
+    /// `InvalidInput` when the kernel refuses the packet even then (the caller continues with the
+    /// next), others when the device is down or gone.
     pub fn write(&mut self, packet: &InnerPacket) -> io::Result<()> {
         let written = match self.kernel_can(packet) {
             true => self.write_super(packet),
@@ -315,8 +312,8 @@ impl Tun {
         let Some(segmentation) = packet.offload.segmentation else { return written };
         match written {
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                // The kernel has been seen to refuse valid ones
-                // (tailscale#13041); only then its segments are taken.
+                // The kernel has been seen to refuse valid ones (tailscale#13041) but accept their
+                // segments.
                 self.write_cut(packet)?;
                 self.trust[slot(segmentation.kind)].refused();
                 Ok(())
@@ -416,7 +413,7 @@ fn attach(
 ) -> io::Result<bool> {
     let kind = match queues {
         Queues::One => kind(layer),
-        // Another program's would be taken for one of ours.
+        // Another program's queue would be taken for one of ours.
         Queues::First => kind(layer) | libc::IFF_MULTI_QUEUE | libc::IFF_TUN_EXCL,
         Queues::Another => kind(layer) | libc::IFF_MULTI_QUEUE,
     };

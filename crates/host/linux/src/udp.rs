@@ -1,5 +1,5 @@
-//! UDP sockets that leave by one link: batches out by segmentation offload,
-//! batches in by receive offload (udp(7), ip(7), ipv6(7)).
+//! UDP sockets bound to one link: batches are sent with segmentation offload and received with
+//! receive offload (udp(7), ip(7), ipv6(7)).
 
 mod address;
 mod carried;
@@ -28,10 +28,10 @@ const SEND_BUFFER: libc::c_int = 4 << 20;
 const UDP_SEGMENT: libc::c_int = 103;
 const UDP_GRO: libc::c_int = 104;
 
-/// By which link a socket leaves.
+/// How a socket is bound to a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkBind {
-    /// Only by this interface, whatever the routes say (`SO_BINDTODEVICE`).
+    /// Only through this interface, whatever the routes say (`SO_BINDTODEVICE`).
     pub device: Option<String>,
     /// From this address.
     pub source: Option<IpAddr>,
@@ -43,17 +43,17 @@ pub struct LinkBind {
     pub family: Family,
 }
 
-/// Another port of a socket's peer, which the socket's user needn't know about.
+/// A port of the peer that is replaced by another on the wire, hidden from the socket's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortInstead {
-    /// As its user names it.
+    /// The port that the user sees.
     pub named: u16,
-    /// As it is on the wire.
+    /// The port on the wire.
     pub used: u16,
 }
 
-/// A UDP socket, not blocking, never fragmenting: packets longer than the
-/// path's MTU are lost or refused, as MTU discovery needs (RFC 8899).
+/// A non-blocking UDP socket that never fragments: packets longer than the path's MTU are lost or
+/// refused, as MTU discovery needs (RFC 8899).
 #[derive(Debug)]
 pub struct LinkSocket {
     fd: OwnedFd,
@@ -62,13 +62,13 @@ pub struct LinkSocket {
     kind: Kind,
 }
 
-/// What a socket's datagrams go by.
+/// What carries a socket's datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Udp {
         port_instead: Option<PortInstead>,
     },
-    /// Whatever has the other end carries them.
+    /// The holder of the other end carries them.
     Carried,
 }
 
@@ -106,15 +106,15 @@ impl LinkSocket {
         never_fragment(&fd, family)?;
         report_addresses(&fd, family)?;
         grow_buffers(&fd)?;
-        // Missing before Linux 5.0; then every datagram comes by itself.
+        // Missing before Linux 5.0; then every datagram arrives separately.
         let _ = sys::set_option(&fd, libc::SOL_UDP, UDP_GRO, 1);
         let segmentation = sys::get_option(&fd, libc::SOL_UDP, UDP_SEGMENT).is_ok();
         let kind = Kind::Udp { port_instead: None };
         Ok(LinkSocket { fd, family, segmentation: AtomicBool::new(segmentation), kind })
     }
 
-    /// From now on datagrams to the one port go to the other instead; what comes from there
-    /// seems to come from the first. A carried socket stays as it is.
+    /// From now on datagrams to `named` go to `used` instead, and those from `used` appear to come
+    /// from `named`. A carried socket isn't changed.
     #[must_use]
     pub fn with_port_instead(self, instead: PortInstead) -> LinkSocket {
         let kind = match self.kind {
@@ -124,7 +124,7 @@ impl LinkSocket {
         LinkSocket { kind, ..self }
     }
 
-    /// Another hold on the socket, to send by it.
+    /// Another reference to the socket, for sending.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -150,8 +150,8 @@ impl LinkSocket {
         self.family
     }
 
-    /// Whether batches go to the kernel in one call (`UDP_SEGMENT`). It ends
-    /// when the kernel or the device turns out not to be able to.
+    /// Whether batches go to the kernel in one call (`UDP_SEGMENT`). Switched off when the kernel
+    /// or the device turns out not to support it.
     pub fn segments_in_kernel(&self) -> bool {
         self.segmentation.load(Ordering::Relaxed)
     }
@@ -180,7 +180,7 @@ fn bind_to_device(fd: &OwnedFd, device: &str) -> io::Result<()> {
         .map_err(|error| context(error, &format!("binding to interface '{device}'")))
 }
 
-/// Sets DF and ignores what ICMP says about the path's MTU: it is probed for.
+/// Sets DF and ignores ICMP's path MTU, which is probed instead.
 fn never_fragment(fd: &OwnedFd, family: Family) -> io::Result<()> {
     match family {
         Family::V4 => {
@@ -195,7 +195,7 @@ fn never_fragment(fd: &OwnedFd, family: Family) -> io::Result<()> {
     }
 }
 
-/// Asks for the local address and the traffic class of what is received.
+/// Requests the local address and the traffic class of received datagrams.
 fn report_addresses(fd: &OwnedFd, family: Family) -> io::Result<()> {
     let (level, address, class) = match family {
         Family::V4 => (libc::IPPROTO_IP, libc::IP_PKTINFO, libc::IP_RECVTOS),
@@ -220,7 +220,7 @@ fn set_buffer(
     ask: libc::c_int,
     size: libc::c_int,
 ) -> io::Result<()> {
-    // Only with CAP_NET_ADMIN it may exceed net.core.*mem_max.
+    // It may exceed net.core.*mem_max only with CAP_NET_ADMIN.
     if sys::set_option(fd, libc::SOL_SOCKET, force, size).is_err() {
         sys::set_option(fd, libc::SOL_SOCKET, ask, size)?;
     }

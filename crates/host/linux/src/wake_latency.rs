@@ -1,4 +1,4 @@
-//! How deep idle processors may sleep: the whole machine's
+//! Limits how deeply the machine's idle processors may sleep
 //! (Documentation/power/pm_qos_interface.rst, "CPU latency QoS").
 
 use std::fs::{self, File, OpenOptions};
@@ -6,13 +6,11 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::Duration;
 
-/// Says that there is no limit (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE` of
-/// linux/pm_qos.h), microseconds.
+/// Means no limit (`PM_QOS_CPU_LATENCY_DEFAULT_VALUE` of linux/pm_qos.h), microseconds.
 const NO_LIMIT: i32 = 2_000_000_000;
 
-/// Asks the kernel, while it is held, for sleep states only from which a
-/// processor is back within a given time. Zero asks for none: idle processors
-/// then wait in a loop. What was asked ends when this is dropped.
+/// While held, restricts the kernel to sleep states from which a processor wakes within a given
+/// time. Zero allows none: idle processors then busy-wait. The request ends when this is dropped.
 #[derive(Debug)]
 pub struct LatencyRequest {
     device: File,
@@ -21,10 +19,10 @@ pub struct LatencyRequest {
 }
 
 impl LatencyRequest {
-    /// Where the kernel is asked.
+    /// The kernel's device for such requests.
     pub const DEVICE: &str = "/dev/cpu_dma_latency";
 
-    /// Opens the kernel's device; nothing is asked yet.
+    /// Opens the kernel's device; no request is made yet.
     ///
     /// # Errors
     /// The device can't be opened: it belongs to root, containers lack it.
@@ -32,7 +30,7 @@ impl LatencyRequest {
         Self::open_at(Path::new(Self::DEVICE), limit)
     }
 
-    /// The same once more, held or not by itself: the kernel keeps what all of them ask for.
+    /// A second request for the same limit, held independently: the kernel satisfies all of them.
     ///
     /// # Errors
     /// As for [`Self::open`].
@@ -47,8 +45,7 @@ impl LatencyRequest {
         Ok(Self { device, limit_micros, held: false })
     }
 
-    /// Asks for the limit, or takes that back. Asked anew for what is so
-    /// already, it does nothing.
+    /// Requests the limit or withdraws the request. Does nothing if that is already the state.
     ///
     /// # Errors
     /// Those of write(2).
@@ -62,15 +59,13 @@ impl LatencyRequest {
     }
 }
 
-/// Where the kernel says what puts its idle processors to sleep
-/// (Documentation/admin-guide/pm/cpuidle.rst).
+/// Where the kernel names its idle driver (Documentation/admin-guide/pm/cpuidle.rst).
 const IDLE_DRIVER: &str = "/sys/devices/system/cpu/cpuidle/current_driver";
 
-/// Whether this is a virtual machine whose host says that the processors are its
-/// own: keeping them from sleep takes nothing from others, and spares each
-/// wake-up the way through the hypervisor. Linux tells by using `haltpoll`, which
-/// it does on that hint alone (`KVM_HINTS_REALTIME`,
-/// Documentation/virt/kvm/x86/cpuid.rst) or when it was told to.
+/// Whether this is a virtual machine with dedicated processors, according to its host: keeping them
+/// awake takes nothing from others and saves a trip through the hypervisor per wake-up. Linux shows
+/// it by using `haltpoll`, which it does only on that hint (`KVM_HINTS_REALTIME`,
+/// Documentation/virt/kvm/x86/cpuid.rst) or when configured to.
 pub fn processors_are_dedicated() -> bool {
     fs::read_to_string(IDLE_DRIVER).is_ok_and(|driver| driver.trim_end() == "haltpoll")
 }

@@ -1,6 +1,6 @@
-//! Set-ups of the kernel's engines, for real, in namespaces: traffic takes both
-//! links, a link is lost and comes back, and nothing stays behind.
-//! (What this kernel may lack is tested in a second one: crates/braid/tests.)
+//! Sets up the kernel's engines in namespaces: traffic uses both links, a link fails and returns,
+//! and nothing is left behind. (Features that this kernel may lack are tested in a second one:
+//! crates/braid/tests.)
 
 use braid_engines::{
     Classifier, Device, DeviceKind, Ecmp, EcmpHash, Egress, End, Engine, Group, GroupLink, Mptcp,
@@ -110,7 +110,7 @@ fn a_crash_is_undone_by_the_next_start() {
         assert_eq!(addresses, ["10.0.1.2 true", "10.0.2.2 true"]);
         assert_eq!(Generic::mptcp().unwrap().mptcp_limits().unwrap().subflows, 8);
         assert_ne!(host.snapshot(), before);
-        // The journal's file is all that the next start has.
+        // The next start has only the journal's file.
         take_down(&mut host.journal());
         assert_eq!(host.snapshot(), before, "nothing is left behind");
     });
@@ -255,7 +255,7 @@ impl Host {
         [after[0] - before[0], after[1] - before[1]]
     }
 
-    /// All that an engine may change, but for counters and numbers of devices.
+    /// Everything that an engine may change, except counters and device indexes.
     fn snapshot(&self) -> String {
         [
             "ip -d -o addr show",

@@ -35,7 +35,7 @@ fn inner_hosts_go_out_under_our_address_and_forwarded_ports_come_in() {
 
         inner.send_to(b"out", "192.0.2.1:7000").unwrap();
         assert_eq!(heard(&outer), Some(("out".into(), "192.0.2.254".into())));
-        // Another source, so that it isn't taken for an answer to the above.
+        // Another source port, so that it isn't taken for a reply to the above.
         let caller = outside.run(|| socket("192.0.2.1:7001")).unwrap();
         caller.send_to(b"in", "192.0.2.254:8001").unwrap();
         assert_eq!(heard(&inner), Some(("in".into(), "192.0.2.1".into())));
@@ -58,7 +58,7 @@ fn the_kill_switch_lets_only_the_tunnels_own_datagrams_out() {
         assert!(heard(&outer).is_some());
         nft::replace(&firewall.table().unwrap()).unwrap();
 
-        // To another port, since an open connection's packets are of its direction.
+        // From another port, since packets of an existing connection keep its direction.
         let other = outside.run(|| socket("192.0.2.1:7002")).unwrap();
         assert!(own.send_to(b"leak", "192.0.2.1:7002").is_err(), "refused by the firewall");
         inner.send_to(b"leak", "192.0.2.1:7002").unwrap();
@@ -107,8 +107,8 @@ fn socket(address: &str) -> UdpSocket {
     UdpSocket::bind(address).unwrap()
 }
 
-/// What arrives, and from which address. On a busy machine new interfaces and
-/// neighbours take their time.
+/// What arrives, and from which address. On a busy machine new interfaces and neighbour discovery
+/// take some time.
 fn heard(socket: &UdpSocket) -> Option<(String, String)> {
     heard_within(socket, Duration::from_secs(20))
 }

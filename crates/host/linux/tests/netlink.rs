@@ -154,7 +154,7 @@ fn changes_are_told() {
 fn with_link() -> Netlink {
     let mut netlink = Netlink::open().unwrap();
     netlink.add_veth("eth0", "peer0", None).unwrap();
-    // Link-local addresses would come by themselves some time later.
+    // Link-local addresses would appear by themselves some time later.
     for name in ["eth0", "peer0"] {
         ip(&format!("link set {name} addrgenmode none"));
     }
@@ -163,8 +163,7 @@ fn with_link() -> Netlink {
     netlink
 }
 
-/// What iproute2 sees, but for the multicast routes that the kernel adds in the
-/// background.
+/// What iproute2 shows, except the multicast routes that the kernel adds in the background.
 fn state() -> String {
     let lists = [
         "rule",

@@ -35,8 +35,7 @@ fn each_link_leaves_by_its_own_gateway_and_the_rest_through_the_tunnel() {
             host.routing(Through::Everything { working: true, otherwise: Otherwise::Wait });
         let mut journal = host.journal();
         assert_clean(&journal.reconcile(&routing.desired()));
-        // The first link has the main table's default route, the second none
-        // but its own table's.
+        // The first link has the main table's default route, the second only that of its own table.
         for (family, server) in [(Family::V4, "192.0.2.1"), (Family::V6, "2001:db8::1")] {
             for n in [1, 2] {
                 let device = Some(format!("link{n}"));
@@ -77,8 +76,8 @@ fn without_the_tunnel_traffic_goes_straight_out_or_nowhere() {
 
         go(through(true, Otherwise::KillSwitch));
         drop(tun);
-        // The device goes with the last copy of its descriptor: programs that other tests
-        // start have one until they begin.
+        // The device disappears with the last copy of its descriptor: programs that other tests
+        // start have one until they exec.
         let send = || UdpSocket::bind("0.0.0.0:0").unwrap().send_to(b"x", "192.0.2.1:9");
         let give_up = Instant::now() + Duration::from_secs(20);
         let killed = loop {
@@ -188,7 +187,7 @@ fn forwarding_is_switched_off_as_it_was() {
         assert_clean(&journal.reconcile(&routing.desired()));
         let accepts = || fs::read_to_string("/proc/sys/net/ipv6/conf/link1/accept_ra").unwrap();
         assert_eq!(accepts(), "2\n");
-        // A link that is away, or isn't Braid's any more, is still believed.
+        // Advertisements of a link that is away, or no longer Braid's, are still accepted.
         routing.links.clear();
         routing.believes_advertisements.clear();
         assert_clean(&journal.reconcile(&routing.desired()));
@@ -205,8 +204,8 @@ fn a_crash_between_any_two_steps_is_undone_at_the_next_start() {
         let before = settled_state();
         let desired = host.full_routing().desired();
         for steps in 0..desired.len() {
-            // Died after the journal was written, before the step was done:
-            // the file knows one item more than the host has.
+            // Died after the journal was written, before the step was done: the file has one item
+            // more than the host.
             assert_clean(&host.journal().reconcile(&desired[..=steps]));
             let ahead = fs::read(host.journal_path()).unwrap();
             assert_clean(&host.journal().undo());
@@ -306,7 +305,7 @@ fn what_a_stopped_program_has_set_is_undone() {
     });
 }
 
-/// Once it's told to, it dies of a signal when it has set what it should.
+/// Once told to, it dies of a signal after it has set what it should.
 const STOPPED_NFT: &str = r#"#!/bin/sh
 PATH=${PATH#*:}
 nft "$@"
@@ -417,12 +416,12 @@ impl Host {
         LinkSocket::open(&bind).unwrap().send(&transmit).unwrap();
     }
 
-    /// From whom the server hears what was sent last.
+    /// From which address the server hears what was sent last.
     fn heard(&self, family: Family) -> Option<String> {
         self.heard_within(family, Duration::from_secs(5))
     }
 
-    /// The server doesn't hear what was sent last, at least not in a moment.
+    /// Whether the server doesn't hear what was sent last, at least not soon.
     fn unheard(&self, family: Family) -> bool {
         self.heard_within(family, Duration::from_millis(200)).is_none()
     }
@@ -515,8 +514,8 @@ fn set_up(interface: &str, n: u32, host: u32) {
     ip(&format!("link set {interface} up"));
 }
 
-/// Reads what waits; returns how many packets were no chatter of the kernel's
-/// (router solicitations and the like have multicast destinations).
+/// Reads pending packets; returns how many weren't the kernel's own (router solicitations and the
+/// like have multicast destinations).
 fn drain(tun: &mut Tun) -> usize {
     let (mut packet, mut count) = (Vec::new(), 0);
     while tun.read(&mut packet).unwrap().is_some() {
@@ -539,7 +538,7 @@ fn settled_state() -> String {
     last
 }
 
-/// All that is on the host, as its administrator sees it.
+/// The host's complete state, as its administrator sees it.
 fn state() -> String {
     let mut state = ["rule", "-6 rule", "route show table all", "-6 route show table all", "addr"]
         .map(ip)

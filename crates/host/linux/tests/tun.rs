@@ -136,7 +136,7 @@ fn what_answers_a_flow_comes_to_the_queue_that_the_flow_is_written_by() {
                 let (_, from) = server.recv_from(&mut [0; 100]).unwrap();
                 server.send_to(b"answer", from).unwrap();
                 let mut bytes = Vec::new();
-                // The kernel speaks of IPv6, too.
+                // The kernel sends IPv6 packets, too.
                 while bytes.first() != Some(&0x45) {
                     assert!(queues[by].read(&mut bytes).unwrap().is_some(), "port {port}");
                 }
@@ -154,8 +154,8 @@ fn what_answers_a_flow_comes_to_the_queue_that_the_flow_is_written_by() {
         .unwrap();
 }
 
-/// The device goes with the last copy of its descriptor: programs that other tests start have one
-/// until they begin.
+/// The device disappears with the last copy of its descriptor: programs that other tests start have
+/// one until they exec.
 fn is_gone(device: &str) {
     let give_up = Instant::now() + Duration::from_secs(20);
     while Netlink::open().unwrap().link(device).is_ok() {

@@ -1,5 +1,5 @@
-//! Without root: a user namespace in which everything about networks is
-//! allowed. Has no harness, because that would start threads.
+//! Without root: a user namespace in which all network changes are allowed. It has no test harness,
+//! because that would start threads.
 
 #![allow(unsafe_code)]
 
@@ -29,7 +29,7 @@ fn main() {
     println!("ok: a user namespace with networks of its own");
 }
 
-/// Gives root's rights up, so that the way without them is what is tested.
+/// Gives up root's rights, so that the unprivileged way is tested.
 fn become_nobody() {
     // SAFETY: none of these calls takes a pointer but setgroups, of no groups.
     unsafe {

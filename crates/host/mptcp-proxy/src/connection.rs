@@ -1,4 +1,4 @@
-//! Sockets of both ends: how connections come in, and go on.
+//! The sockets of both ends: how connections are accepted and continued.
 
 use crate::{Access, Home, header};
 use ipnet::IpNet;
@@ -12,7 +12,7 @@ use std::time::Duration;
 const IPPROTO_MPTCP: libc::c_int = 262;
 /// Connections that wait to be accepted.
 const BACKLOG: libc::c_int = 1024;
-/// A home says where to go at once, or is none.
+/// A home sends its header at once; anything slower isn't a home.
 const HEADER_WITHIN: Duration = Duration::from_secs(10);
 /// A server that doesn't answer is given up after this, as Linux' own TCP does.
 const CONNECT_WITHIN: Duration = Duration::from_secs(127);

@@ -1,6 +1,6 @@
-//! What the home's proxy tells the other end first: where the client wanted to
-//! go. It is version 2 of the PROXY protocol (HAProxy's proxy-protocol.txt,
-//! section 2.2), so that other programs that know it can be the other end too.
+//! The header that the home's proxy sends first: the client's destination. It is version 2 of the
+//! PROXY protocol (HAProxy's proxy-protocol.txt, section 2.2), so that other programs that support
+//! it can be the other end.
 
 use std::io::{self, Read};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -38,10 +38,10 @@ pub fn write(client: SocketAddr, server: SocketAddr) -> Vec<u8> {
     header
 }
 
-/// Reads a header: where the client wanted to go.
+/// Reads a header and returns the client's destination.
 ///
 /// # Errors
-/// The connection's, and `InvalidData` for what is no such header.
+/// The connection's, and `InvalidData` for anything else than such a header.
 pub fn read(mut from: impl Read) -> io::Result<SocketAddr> {
     let mut start = [0; 16];
     from.read_exact(&mut start)?;

@@ -1,14 +1,13 @@
 //! Multipath TCP (RFC 8684) for programs that know nothing of it: a proxy at each
 //! end of the links.
 //!
-//! At home nftables redirects TCP connections here ([`Rules`]), and each goes on as a connection of
-//! the kernel's MPTCP to the proxy at the other end, which is told the destination and connects
-//! there by plain TCP. So neither client nor server is changed. If there is no proxy at the other
-//! end, the connection goes to the server itself, by MPTCP if it speaks that and otherwise by TCP.
+//! At home nftables redirects TCP connections here ([`Rules`]), and each continues over the
+//! kernel's MPTCP to the proxy at the other end, which is told the destination and connects there
+//! by plain TCP. So neither client nor server is changed. If there is no proxy at the other end,
+//! the connection goes to the server itself, by MPTCP if it speaks that and otherwise by TCP.
 //!
-//! Without the far proxy's help this isn't possible: a connection that is only
-//! redirected there loses its subflows, since the kernel takes them on the
-//! connection's own port only.
+//! Without the far proxy's help this isn't possible: a connection that is only redirected there
+//! loses its subflows, since the kernel accepts them only on the connection's own port.
 //!
 //! The kernel's path manager must know the links; `braid-engines` sets that up.
 
@@ -48,10 +47,10 @@ pub struct Home {
     pub mark: u32,
 }
 
-/// Whom the proxy at the other end serves: otherwise it would take anybody anywhere.
+/// Whom the proxy at the other end serves, as it would otherwise be an open relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Addresses that homes come from; from others nothing is taken.
+    /// Addresses of homes; connections from others are refused.
     pub homes: Vec<IpNet>,
     /// Where they may go.
     pub servers: Vec<IpNet>,
@@ -62,7 +61,7 @@ pub struct Access {
 pub enum End {
     /// Where connections are opened.
     Home(Home),
-    /// Where the servers are, or the way to them.
+    /// The servers' end, or the way to them.
     Far(Access),
 }
 
@@ -86,8 +85,8 @@ impl Proxy {
         Ok(Proxy { end: Arc::new(end), listeners })
     }
 
-    /// What serves connections, each in threads of its own: one for each listener, which never
-    /// returns, and which may be called again after a panic.
+    /// Functions that serve connections, each in its own threads: one per listener. They never
+    /// return, and may be called again after a panic.
     pub fn servers(self) -> Vec<impl FnMut() + Send + 'static> {
         let Proxy { end, listeners } = self;
         let open = Open::default();
@@ -110,7 +109,7 @@ impl Proxy {
 #[derive(Clone, Default)]
 struct Open(Arc<AtomicUsize>);
 
-/// One of them, until it is dropped: also by a panic.
+/// Counts one until dropped, including by a panic.
 struct Counted(Open);
 
 impl Open {
@@ -142,7 +141,7 @@ fn serve(end: &Arc<End>, listener: &Socket, open: &Open) {
         let started = thread::Builder::new().stack_size(STACK).spawn(move || {
             let _counted = counted;
             if pass_on(&end, &client).is_err() {
-                // Its client is to know that this is no orderly end.
+                // Its client must see that this is not an orderly end.
                 relay::abort(&client);
             }
         });

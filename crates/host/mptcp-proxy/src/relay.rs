@@ -1,5 +1,4 @@
-//! From one socket to the other, without a copy through this process where the
-//! kernel can (splice(2)).
+//! Relays between two sockets, without copying through this process if the kernel can (splice(2)).
 
 #![allow(unsafe_code)]
 
@@ -11,15 +10,15 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Bytes moved at a time; also what the pipe between is enlarged to.
+/// Bytes moved at a time, and the size that the pipe in between is enlarged to.
 const CHUNK: usize = 256 << 10;
 
-/// Relays both ways until both have ended. The end of one direction is passed
-/// on, and the other goes on, as TCP allows.
+/// Relays both ways until both have ended. The end of one direction is passed on while the other
+/// continues, as TCP allows.
 ///
 /// # Errors
-/// A side broke off, or can't be relayed to: the other is to be [reset](abort), since an orderly
-/// end would make what is cut off look whole.
+/// A side was reset, or can't be relayed to: the other must be [reset](abort), since an orderly end
+/// would make truncated data look complete.
 pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
     let broken = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -32,14 +31,14 @@ pub(crate) fn both_ways(client: &Socket, server: &Socket) -> io::Result<()> {
     })
 }
 
-/// Resets a connection on which nobody waits, so that the other side doesn't take it for closed in
+/// Resets a connection that nobody waits on, so that the other side doesn't take it for closed in
 /// order.
 pub(crate) fn abort(socket: &Socket) {
-    // As connect(2) says, this ends a connection; by tcp(7) with a reset, in MPTCP by a fast close.
+    // This ends a connection (connect(2)): with a reset in TCP (tcp(7)), by a fast close in MPTCP.
     let _ = rustix::net::connect_unspec(socket);
 }
 
-/// Relays until `from` ends, then ends `to`; what fails stops both ways.
+/// Relays until `from` ends, then ends `to`; a failure stops both directions.
 fn one_way(from: &Socket, to: &Socket, broken: &AtomicBool) -> io::Result<()> {
     let relayed = relay(from, to);
     if relayed.is_ok() && !broken.load(Ordering::SeqCst) {
@@ -48,9 +47,10 @@ fn one_way(from: &Socket, to: &Socket, broken: &AtomicBool) -> io::Result<()> {
     }
     broken.store(true, Ordering::SeqCst);
     for side in [from, to] {
-        // Who waits for something from there waits no more; nothing is sent.
+        // This wakes a reader of that socket; nothing is sent.
         let _ = side.shutdown(Shutdown::Read);
-        // Nor who waits for room there: what is ahead of the end won't be through before the reset.
+        // This wakes a writer waiting for room: pending data won't get through before the reset
+        // anyway.
         if is_full(side) {
             let _ = side.shutdown(Shutdown::Write);
         }
@@ -58,7 +58,7 @@ fn one_way(from: &Socket, to: &Socket, broken: &AtomicBool) -> io::Result<()> {
     relayed
 }
 
-/// Whether something waits to be sent.
+/// Whether data is waiting to be sent.
 fn is_full(socket: &Socket) -> bool {
     let mut waiting: libc::c_int = 0;
     // SAFETY: the pointer is to a live number, as SIOCOUTQ (tcp(7)) wants it.
@@ -93,7 +93,7 @@ fn relay(from: &Socket, to: &Socket) -> io::Result<()> {
     }
 }
 
-/// Through a buffer of ours.
+/// Copies through our own buffer.
 fn copy(mut from: &Socket, mut to: &Socket) -> io::Result<()> {
     let mut buffer = vec![0; CHUNK];
     loop {
@@ -107,7 +107,7 @@ fn copy(mut from: &Socket, mut to: &Socket) -> io::Result<()> {
     }
 }
 
-/// Takes what is in the pipe by hand.
+/// Empties the pipe by copying.
 fn drain(pipe: &OwnedFd, bytes: usize, mut to: &Socket) -> io::Result<()> {
     let mut pipe = std::fs::File::from(pipe.try_clone()?);
     let mut buffer = vec![0; bytes];
@@ -121,7 +121,7 @@ fn is_unsupported(error: &io::Error) -> bool {
 
 fn pipe() -> io::Result<(OwnedFd, OwnedFd)> {
     let (out, into) = pipe_with(PipeFlags::CLOEXEC)?;
-    // A smaller pipe is slower, no more (fs.pipe-max-size may forbid this).
+    // A smaller pipe is only slower (fs.pipe-max-size may forbid this).
     let _ = fcntl_setpipe_size(&into, CHUNK);
     Ok((out, into))
 }
@@ -157,7 +157,7 @@ mod tests {
         let mut heard = Vec::new();
         server.read_to_end(&mut heard).unwrap();
         assert!(heard == question);
-        // The client's end has come, the answer may still go.
+        // The client has ended; the answer may still be sent.
         server.write_all(b"answer").unwrap();
         drop(server);
         assert_eq!(asking.join().unwrap(), b"answer");
@@ -175,7 +175,7 @@ mod tests {
         let mut buffer = [0; 11];
         client.read_exact(&mut buffer).unwrap();
         Socket::from(server).set_linger(Some(std::time::Duration::ZERO)).unwrap();
-        // Not an end, by which it would be the whole.
+        // Not an end of stream, which would mean that it is complete.
         let broken = client.read(&mut buffer).unwrap_err();
         assert_eq!(broken.kind(), io::ErrorKind::ConnectionReset);
         relaying.join().unwrap();
@@ -185,13 +185,13 @@ mod tests {
     fn one_who_reads_nothing_holds_up_no_end() {
         let ((client, inside), (mut server, outside)) = (pair(), pair());
         let relaying = thread::spawn(move || both_ways(&inside, &outside).is_err());
-        // Until nothing more goes in anywhere.
+        // Fills every buffer.
         server.set_write_timeout(Some(std::time::Duration::from_millis(500))).unwrap();
         while server.write_all(&[0; 1 << 16]).is_ok() {}
         let server = Socket::from(server);
         server.set_linger(Some(std::time::Duration::ZERO)).unwrap();
         drop(server);
-        // Only what it says shows that the other is gone.
+        // It notices that the other is gone only when it sends.
         (&client).write_all(b"x").unwrap();
         assert!(relaying.join().unwrap());
         drop(client);

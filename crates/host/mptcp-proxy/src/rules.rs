@@ -1,15 +1,14 @@
 use ipnet::IpNet;
 use std::fmt::Write;
 
-/// The nftables rules that bring connections at home to the proxy. The other end
-/// needs none.
+/// The nftables rules that redirect connections at home to the proxy. The other end needs none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rules {
     /// The proxy's port.
     pub port: u16,
-    /// What the proxy's own packets are marked with, which pass.
+    /// Mark of the proxy's own packets, which aren't redirected.
     pub mark: u32,
-    /// Only connections to these networks are taken; all, where there's none.
+    /// Only connections to these networks are redirected; all if empty.
     pub toward: Vec<IpNet>,
 }
 
@@ -29,7 +28,7 @@ impl Rules {
         )
     }
 
-    /// A rule for each network, or one for all.
+    /// One rule per network, or one for all.
     fn redirections(&self) -> String {
         let rule = format!("meta l4proto tcp redirect to :{}", self.port);
         if self.toward.is_empty() {

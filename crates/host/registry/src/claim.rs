@@ -7,19 +7,19 @@ use crate::store::Expected;
 /// What a concentrator does about the record of a home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing: it is as it should be.
+    /// Nothing: it is correct.
     Keep,
-    /// Write that it is itself.
+    /// Write itself into it.
     Take(Expected),
-    /// Remove the record, which is its own and not so any more.
+    /// Remove the record, which names itself but no longer applies.
     Leave(Expected),
-    /// The home's word with another one is this, and not earlier: don't announce the home before it
-    /// has a later one here.
+    /// Another concentrator has a statement of the home with this epoch: don't announce the home
+    /// until it makes a later one here.
     Yield(u64),
 }
 
-/// `record` is what the store holds, with its version. `word` is the epoch of the home's last word
-/// to `me` that it is served here; none if it isn't.
+/// `record` is what the store holds, with its version. `word` is the epoch of the home's last
+/// statement to `me` that it is served here; `None` if it isn't.
 pub fn step(record: Option<&(Served, i64)>, me: &str, word: Option<u64>) -> Step {
     match (record, word) {
         (None, None) => Step::Keep,
@@ -55,19 +55,19 @@ mod tests {
         assert_eq!(step(Some(&record), "b", Some(4)), Step::Yield(5));
         assert_eq!(step(Some(&record), "b", None), Step::Keep);
         assert_eq!(step(Some(&record), "a", None), Step::Leave(Expected::Version(1)));
-        // The home's clock was wrong when it began anew.
+        // The home's clock was wrong when it restarted.
         assert_eq!(step(Some(&record), "a", Some(2)), Step::Take(Expected::Version(1)));
     }
 
     proptest! {
-        /// However writes are delayed, lost and reordered: once all of them look again, the record
-        /// names the concentrator with the last word, and nobody else takes it.
+        /// However writes are delayed, lost and reordered: once all of them read again, the record
+        /// names the concentrator with the latest statement, and no other takes it.
         #[test]
         fn the_record_ends_with_who_has_the_last_word(
             moves in prop::collection::vec((0usize..3, 0u8..4), 1..30),
         ) {
             let names = ["a", "b", "c"];
-            // What each was last told, and what it read of the store at some time.
+            // What each was last told, and what it read from the store at some time.
             let mut words = [None; 3];
             let mut seen: [Option<(Served, i64)>; 3] = [None, None, None];
             let (mut record, mut version): (Option<(Served, i64)>, i64) = (None, 0);

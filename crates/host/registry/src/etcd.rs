@@ -11,42 +11,42 @@ use std::time::{Duration, Instant};
 use ureq::Agent;
 use ureq::tls::{Certificate, ClientCert, PrivateKey, RootCerts, TlsConfig};
 
-/// How a fleet's etcd is reached.
+/// How to reach a fleet's etcd.
 #[derive(Clone, Default)]
 pub struct EtcdAccess {
     /// Its members, `http://HOST:PORT` or `https://HOST:PORT`: any of them will do.
     pub endpoints: Vec<String>,
     /// What all keys begin with, such as `braid/`.
     pub prefix: String,
-    /// PEM file with whom to trust, for https; else nobody.
+    /// PEM file with the CA to trust for https; without it none is trusted.
     pub ca_file: Option<PathBuf>,
-    /// PEM files of this concentrator's certificate and key, where etcd asks for one.
+    /// PEM files of this concentrator's certificate and key, if etcd requires one.
     pub certificate: Option<(PathBuf, PathBuf)>,
-    /// User and password, where etcd asks for them.
+    /// User and password, if etcd requires them.
     pub user: Option<(String, String)>,
 }
 
-/// A store in etcd (v3.4 and later), by the JSON gateway that each of its members has.
+/// A store in etcd (v3.4 and later), accessed through the JSON gateway of its members.
 pub struct Etcd {
     access: EtcdAccess,
     agent: Agent,
-    /// The place of the member that answered last.
+    /// Index of the member that answered last.
     member: usize,
     token: Option<String>,
     lease: Option<String>,
-    /// What was read last: only what has changed since is asked for.
+    /// What was read last: only changes since then are requested.
     copy: Option<Copy>,
 }
 
-/// All keys at one time.
+/// All keys at one revision.
 struct Copy {
     of: History,
-    /// When they were last read as a whole.
+    /// When all of them were last read.
     whole: Instant,
     entries: BTreeMap<String, (String, i64)>,
 }
 
-/// Of which state etcd answers. A snapshot that was restored goes back in it.
+/// The state that etcd answers from. Restoring a snapshot goes back in it.
 #[derive(Clone, PartialEq)]
 struct History {
     cluster: String,
@@ -54,24 +54,24 @@ struct History {
     revision: i64,
 }
 
-/// For one member's answer: above etcd's own 1 s election time-out, and with three members all of
-/// them are asked within a lease.
+/// Timeout for one member's answer: above etcd's own election timeout of 1 s, and short enough to
+/// ask all of three members within a lease.
 const ANSWER: Duration = Duration::from_secs(2);
-/// Of 10,000 homes and more.
+/// Maximum size of an answer, enough for more than 10,000 homes.
 const MOST_BYTES: u64 = 64 << 20;
-/// However sure it is what has changed, all is read so often.
+/// How often everything is read again, whatever the changes say.
 const WHOLE_EVERY: Duration = Duration::from_secs(60);
-/// gRPC's codes (<https://grpc.io/docs/guides/status-codes/>) that say: not now, perhaps elsewhere.
+/// gRPC codes (<https://grpc.io/docs/guides/status-codes/>) that mean: not now, perhaps elsewhere.
 const NOT_NOW: [i64; 5] = [1, 4, 8, 13, 14];
 const NOT_FOUND: i64 = 5;
 const UNAUTHENTICATED: i64 = 16;
 const INVALID: i64 = 3;
 
 impl Etcd {
-    /// Reads the files that `access` names; asks nobody yet.
+    /// Reads the files that `access` names; doesn't connect yet.
     ///
     /// # Errors
-    /// [`StoreError::Refused`] with the file that can't be read, or where there is no endpoint.
+    /// [`StoreError::Refused`] with the file that can't be read, or if there is no endpoint.
     pub fn open(access: EtcdAccess) -> Result<Etcd, StoreError> {
         if access.endpoints.is_empty() {
             return Err(StoreError::Refused("no endpoint is given".to_owned()));
@@ -80,7 +80,7 @@ impl Etcd {
         Ok(Etcd { access, agent, member: 0, token: None, lease: None, copy: None })
     }
 
-    /// Asks one member after the other, once each.
+    /// Asks one member after another, once each.
     fn ask<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> Result<T, Answer> {
         let mut last = Answer::Error(StoreError::Unreachable("no member answers".to_owned()));
         for _ in 0..self.access.endpoints.len() {
@@ -95,7 +95,7 @@ impl Etcd {
         Err(last)
     }
 
-    /// With a new token where the one before has expired.
+    /// Gets a new token if the previous one has expired.
     fn ask_member<T: DeserializeOwned>(&mut self, path: &str, body: &Value) -> Result<T, Answer> {
         for fresh in [false, true] {
             if let Some((name, password)) = &self.access.user
@@ -112,7 +112,7 @@ impl Etcd {
                 other => return other,
             }
         }
-        Err(Answer::Error(StoreError::Refused("user and password aren't taken".to_owned())))
+        Err(Answer::Error(StoreError::Refused("user or password is wrong".to_owned())))
     }
 
     fn post<T: DeserializeOwned>(&self, path: &str, body: &Value) -> Result<T, Answer> {
@@ -132,11 +132,11 @@ impl Etcd {
         let text = text.map_err(|error| silent(error.to_string()))?;
         if status.is_success() {
             return serde_json::from_slice(&text).map_err(|error| {
-                Answer::Error(StoreError::Foreign(format!("{endpoint} is no etcd: {error}")))
+                Answer::Error(StoreError::Foreign(format!("{endpoint} is not etcd: {error}")))
             });
         }
         let Ok(Problem { error, code }) = serde_json::from_slice(&text) else {
-            // As etcd's gateway does to a certificate with a common name.
+            // As etcd's gateway answers to a certificate with a common name.
             let text = String::from_utf8_lossy(&text);
             let line: String = text.lines().next().unwrap_or_default().chars().take(200).collect();
             return Err(Answer::Error(StoreError::Refused(format!(
@@ -145,7 +145,7 @@ impl Etcd {
         };
         Err(match code {
             NOT_FOUND => Answer::NotFound,
-            // 3.4 says of an old token that it is an invalid argument, or unauthenticated.
+            // etcd 3.4 reports an old token as invalid argument or unauthenticated.
             UNAUTHENTICATED => Answer::Unauthenticated(error),
             INVALID if error.contains("token") => Answer::Unauthenticated(error),
             code if NOT_NOW.contains(&code) => silent(error),
@@ -153,10 +153,10 @@ impl Etcd {
         })
     }
 
-    /// Keys that have changed after a revision, and how many keys there are.
+    /// Keys that have changed since a revision, and the total number of keys.
     fn range(&mut self, after: i64) -> Result<Range, StoreError> {
         let prefix = self.access.prefix.clone();
-        // All that begin with it: up to its successor.
+        // All keys with this prefix: the range up to its successor.
         let mut end = prefix.clone().into_bytes();
         while let Some(last) = end.pop() {
             if last < u8::MAX {
@@ -174,11 +174,12 @@ impl Etcd {
         self.ask("kv/range", &body).map_err(StoreError::from)
     }
 
-    /// Brings the copy up to date. Tells whether that could be done with these changes.
+    /// Brings the copy up to date. Returns whether these changes sufficed.
     fn take(&mut self, range: Range, whole: Option<Instant>) -> Result<bool, StoreError> {
-        let history = range.header.history().ok_or_else(|| {
-            StoreError::Foreign("etcd answers without saying of which revision".to_owned())
-        })?;
+        let history = range
+            .header
+            .history()
+            .ok_or_else(|| StoreError::Foreign("etcd's answer has no revision".to_owned()))?;
         let (mut entries, whole) = match (self.copy.take(), whole) {
             (_, Some(now)) => (BTreeMap::new(), now),
             (Some(copy), None) if history.follows(&copy.of) => (copy.entries, copy.whole),
@@ -187,7 +188,7 @@ impl Etcd {
         for Entry { key, value, version } in range.entries(&self.access.prefix)? {
             entries.insert(key, (value, version));
         }
-        // Else some were removed, and which isn't said.
+        // Otherwise some were removed, and it isn't known which.
         let complete = range.count.parse() == Ok(entries.len());
         if complete {
             self.copy = Some(Copy { of: history, whole, entries });
@@ -222,7 +223,7 @@ impl Etcd {
         match self.ask::<Transacted>("kv/txn", &body) {
             Ok(Transacted { succeeded: true }) => Ok(Written::Done),
             Ok(Transacted { succeeded: false }) => Ok(Written::Conflict),
-            // The lease is gone: what it held is, too.
+            // The lease is gone, and so are its keys.
             Err(Answer::NotFound) => {
                 self.lease = None;
                 Ok(Written::Conflict)
@@ -245,7 +246,9 @@ impl Store for Etcd {
         if !up_to_date {
             let range = self.range(0)?;
             if !self.take(range, Some(Instant::now()))? {
-                return Err(StoreError::Foreign("etcd counts its keys otherwise".to_owned()));
+                return Err(StoreError::Foreign(
+                    "etcd's key count doesn't match its answer".to_owned(),
+                ));
             }
         }
         let entries = self.copy.iter().flat_map(|copy| &copy.entries);
@@ -293,7 +296,7 @@ impl Store for Etcd {
     }
 }
 
-/// Why there is no answer of use.
+/// Why there is no usable answer.
 enum Answer {
     NotFound,
     Unauthenticated(String),
@@ -347,13 +350,14 @@ impl Range {
     }
 }
 
-/// What an answer of etcd's to a question for all keys with this prefix holds.
+/// Parses etcd's answer to a request for all keys with this prefix.
 ///
 /// # Errors
-/// [`StoreError::Foreign`] when it is no such answer.
+/// [`StoreError::Foreign`] when it isn't such an answer.
 pub fn entries_in(answer: &[u8], prefix: &str) -> Result<Vec<Entry>, StoreError> {
-    let range: Range = serde_json::from_slice(answer)
-        .map_err(|error| StoreError::Foreign(format!("this is no answer of etcd's: {error}")))?;
+    let range: Range = serde_json::from_slice(answer).map_err(|error| {
+        StoreError::Foreign(format!("this is not an answer from etcd: {error}"))
+    })?;
     range.entries(prefix)
 }
 
@@ -385,7 +389,7 @@ struct Found {
 }
 
 impl Found {
-    /// With the key without the prefix.
+    /// Decodes it, removing the prefix from the key.
     fn read(&self, prefix: &str) -> Result<Entry, StoreError> {
         let text = |text: &str| {
             Base64::decode_vec(text).ok().and_then(|bytes| String::from_utf8(bytes).ok())
@@ -393,14 +397,17 @@ impl Found {
         let whole = text(&self.key);
         let key = whole.as_deref().and_then(|key| Some(key.strip_prefix(prefix)?.to_owned()));
         let key = key.ok_or_else(|| {
-            StoreError::Foreign(format!("a key that is none of {prefix:?}: {} in base64", self.key))
+            StoreError::Foreign(format!(
+                "a key that isn't below {prefix:?}: {} in base64",
+                self.key
+            ))
         })?;
         let value =
             text(&self.value).ok_or_else(|| StoreError::Foreign(format!("{key} isn't text")))?;
         let version = self.mod_revision.parse();
         let version = version.map_err(|_| {
             StoreError::Foreign(format!(
-                "{key} has the version {:?}, which is no number",
+                "{key} has the version {:?}, which is not a number",
                 self.mod_revision
             ))
         })?;
@@ -440,7 +447,7 @@ fn agent(access: &EtcdAccess) -> Result<Agent, StoreError> {
         .timeout_global(Some(ANSWER))
         .max_redirects(0)
         .http_status_as_error(false)
-        // A proxy of the environment is for the Internet.
+        // A proxy from the environment is for the Internet.
         .proxy(None)
         .user_agent(concat!("braid/", env!("CARGO_PKG_VERSION")));
     if !access.endpoints.iter().any(|endpoint| endpoint.starts_with("https:")) {
@@ -451,7 +458,7 @@ fn agent(access: &EtcdAccess) -> Result<Agent, StoreError> {
             .map_err(|error| StoreError::Refused(format!("{}: {error}", file.display())))
     };
     let pem = |file: &PathBuf, what: &str| {
-        StoreError::Refused(format!("{} holds no {what} in PEM", file.display()))
+        StoreError::Refused(format!("{} contains no {what} in PEM", file.display()))
     };
     let certificates = |file: &PathBuf| -> Result<Vec<Certificate<'static>>, StoreError> {
         let text = read(file)?;
@@ -498,7 +505,7 @@ mod tests {
         let whole = Ok(Entry { key: "home/cabin".to_owned(), value: "{}".to_owned(), version: 7 });
         assert_eq!(found("braid/home/cabin", &value, "7"), whole);
         for (result, told) in [
-            (found("other/cabin", &value, "7"), "a key that is none of"),
+            (found("other/cabin", &value, "7"), "a key that isn't below"),
             (found("braid/home/cabin", "//8=", "7"), "home/cabin isn't text"),
             (found("braid/home/cabin", &value, "x"), "home/cabin has the version \"x\""),
         ] {

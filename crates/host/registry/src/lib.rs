@@ -1,11 +1,10 @@
 //! What the concentrators of a fleet know in common: the homes, each other, and who serves whom.
 //!
 //! The registry holds [records](Fleet), in a [store](Store) that all of them reach: an SQLite file
-//! on one machine, or etcd. It decides nothing at run time. Which concentrator a home is for
-//! follows from the records by [arithmetic](placement) that each of them does for itself, the home
-//! goes there by what they tell it, and the home alone says who serves it: with an epoch, so that
-//! what is written down late is [told](claim) from what is so now. So a fleet whose registry is
-//! gone goes on.
+//! on one machine, or etcd. It makes no decisions at run time. Each concentrator
+//! [computes](placement) from the records which concentrator a home is for and tells the home,
+//! which then moves there. Only the home says who serves it, with an epoch, so that late writes are
+//! [distinguished](claim) from current ones. So a fleet keeps working without its registry.
 
 #![forbid(unsafe_code)]
 
@@ -27,5 +26,5 @@ use std::time::Duration;
 
 /// Records bound to a concentrator's lifetime disappear this long after it falls silent.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// How often it says that it lives: two may be lost.
+/// How often a concentrator renews its lease: two renewals may be lost.
 pub const RENEW_EVERY: Duration = Duration::from_secs(3);

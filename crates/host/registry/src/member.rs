@@ -1,5 +1,4 @@
-//! A concentrator's part in its fleet: what it writes, and what follows for it from what others
-//! wrote.
+//! A concentrator's part in its fleet: what it writes, and what follows from what others wrote.
 
 use crate::claim::{self, Step};
 use crate::placement::Places;
@@ -15,32 +14,32 @@ use std::time::{Duration, Instant};
 pub struct Own {
     /// Its name in the fleet.
     pub name: String,
-    /// As its config says.
+    /// Its record, from its config.
     pub concentrator: Concentrator,
-    /// Whether its config says that it is about to go.
+    /// Whether its config says that it is draining.
     pub draining: bool,
     /// The homes of its own config, by name.
     pub homes: BTreeMap<String, Home>,
     /// The keys of others' homes that joined here, by name.
     pub joined: BTreeMap<String, String>,
-    /// The homes that say that they are served here, with the epochs of their words.
+    /// The homes that say that they are served here, with the epochs of their statements.
     pub served: BTreeMap<String, u64>,
-    /// What it carries, both ways, kbit/s.
+    /// Its load in both directions, kbit/s.
     pub kbit: u64,
 }
 
-/// What follows from a round.
+/// The result of a round.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
     /// All records.
     pub fleet: Fleet,
     /// How willing this one is to serve each home, by name.
     pub ranks: BTreeMap<String, u8>,
-    /// By which concentrators each home is to be served, by name; the same for every member.
+    /// The concentrators that should serve each home, by name; the same for every member.
     pub referrals: BTreeMap<String, Vec<String>>,
-    /// Homes that have a later word with another concentrator than with this one, and which.
+    /// Homes that made a later statement to another concentrator, and its epoch.
     pub yields: BTreeMap<String, u64>,
-    /// What is amiss, in words.
+    /// Problems, in words.
     pub troubles: Vec<String>,
 }
 
@@ -48,19 +47,19 @@ pub struct Known {
 #[derive(Default)]
 pub struct Member {
     renewed: Option<Instant>,
-    /// What was last said of itself, and when.
+    /// What it last published about itself, and when.
     told: Option<(Alive, Instant)>,
     places: Places,
 }
 
-/// Changes that one round makes at most; the next ones make the rest, and know of what happened
-/// elsewhere meanwhile. A change takes etcd some 10 ms on a slow disk.
+/// Maximum changes per round; further rounds make the rest, knowing what happened elsewhere
+/// meanwhile. A change takes etcd some 10 ms on a slow disk.
 const MOST_CHANGES: usize = 200;
-/// Nor does it begin one later than this, however long each takes: the lease has to be renewed
+/// A round starts no change after this time, however long each takes, as the lease must be renewed
 /// between rounds.
 const CHANGES_TAKE: Duration = RENEW_EVERY;
 
-/// The store, for the changes of one round.
+/// Access to the store for the changes of one round.
 struct Changes<'a> {
     store: &'a mut dyn Store,
     left: usize,
@@ -69,11 +68,11 @@ struct Changes<'a> {
 }
 
 impl Member {
-    /// Writes what has changed here, and reads what has changed elsewhere. `clock` tells the time,
-    /// as [`Instant::now`] does.
+    /// Writes what has changed here, and reads what has changed elsewhere. `clock` returns the
+    /// time, like [`Instant::now`].
     ///
     /// # Errors
-    /// As [`Store::read`]; what was written until then stays.
+    /// As [`Store::read`]; changes made before stay.
     pub fn round(
         &mut self,
         store: &mut dyn Store,
@@ -110,8 +109,8 @@ impl Member {
         Ok(Known { ranks, referrals: referrals.collect(), yields, troubles, fleet })
     }
 
-    /// How willing it is to serve each home, by name, now that it serves the homes `here`: as of
-    /// the last round, when `fleet` was read, but for that. The registry isn't asked.
+    /// How willing it is to serve each home, by name, while it serves the homes `here`; otherwise
+    /// as of the last round, when `fleet` was read. Doesn't contact the registry.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,
@@ -121,7 +120,7 @@ impl Member {
         self.places.ranks_between(fleet, me, here)
     }
 
-    /// Load changes all the time, and is published whenever the lease is renewed.
+    /// The load keeps changing, and is published whenever the lease is renewed.
     fn say_alive(
         &mut self,
         changes: &mut Changes<'_>,
@@ -145,7 +144,7 @@ impl Member {
 }
 
 impl Changes<'_> {
-    /// None where it is left to the next round. Where somebody was faster that one sees it, too.
+    /// `None` if it is left to the next round, which also sees whether somebody else was faster.
     fn put(
         &mut self,
         key: &str,
@@ -175,7 +174,7 @@ impl Changes<'_> {
     }
 }
 
-/// Tells whether its name is its own.
+/// Returns whether no other concentrator has its name.
 fn publish_self(changes: &mut Changes<'_>, own: &Own, fleet: &Fleet) -> Result<bool, StoreError> {
     let key = Concentrator::key(&own.name);
     let (wanted, expected) = match fleet.concentrators.get(&own.name) {
@@ -221,7 +220,7 @@ fn publish_homes(
         }
         let (wanted, expected) = match fleet.homes.get(name) {
             None => (Home { from: own.name.clone(), ..home.clone() }, Expected::Absent),
-            // Its own, or of one that has left the fleet.
+            // Its own record, or one of a concentrator that has left the fleet.
             Some((there, version))
                 if there.from == own.name || !fleet.concentrators.contains_key(&there.from) =>
             {
@@ -242,7 +241,7 @@ fn publish_homes(
                 let both = there.public_key.as_ref().zip(home.public_key.as_ref());
                 if both.is_some_and(|(there, here)| there != here) {
                     troubles.push(format!(
-                        "home {name} has another key in the config of {}: rename or remove one",
+                        "home {name} has a different key in the config of {}: rename or remove one",
                         there.from
                     ));
                 }
@@ -264,7 +263,7 @@ fn publish_homes(
                 changes.put(&Home::key(name), &joined, version, Life::Lasting)?;
             }
             Some(other) if other != key => troubles.push(format!(
-                "two routers came with the join line of {name}: the one at {} is in",
+                "two routers used the join line of {name}: the one at {} is in",
                 there.from
             )),
             Some(_) => {}
@@ -273,7 +272,7 @@ fn publish_homes(
     Ok(())
 }
 
-/// Which homes are to be left to another concentrator, and by which of their words.
+/// Which homes must be left to another concentrator, with the epochs of their statements.
 fn claim_all(
     changes: &mut Changes<'_>,
     own: &Own,
@@ -337,8 +336,8 @@ mod tests {
             }
         }
 
-        /// So many rounds of each, by turns; what is known then. The clock stands still in a round,
-        /// however slow the machine is.
+        /// Runs `count` rounds of each in turn; returns the results of the last. The clock stands
+        /// still during a round, however slow the machine is.
         fn rounds(&mut self, count: usize) -> [Known; 2] {
             let mut known = [Known::default(), Known::default()];
             for _ in 0..count {
@@ -360,16 +359,16 @@ mod tests {
         let [_, b] = two.rounds(2);
         assert_eq!(b.fleet.homes["cabin"].0.enrolment_key.as_deref(), Some("line"));
         assert_eq!(b.ranks.len(), 1);
-        // It joins at the other one.
+        // It joins at the other concentrator.
         two.owns[1].joined.insert("cabin".into(), "its key".into());
         let [a, _] = two.rounds(2);
         assert_eq!(a.fleet.homes["cabin"].0.public_key.as_deref(), Some("its key"));
-        // Another router with the same line comes to the first.
+        // Another router with the same line joins at the first.
         two.owns[0].joined.insert("cabin".into(), "another".into());
         let [a, _] = two.rounds(1);
         assert!(a.troubles[0].contains("two routers"), "{:?}", a.troubles);
         two.owns[0].joined.clear();
-        // A new line shuts out whoever is in.
+        // A new line shuts out the current router.
         let renewed = Home { enrolment_key: Some("second line".into()), ..line() };
         two.owns[0].homes.insert("cabin".into(), renewed);
         two.owns[1].joined.clear();
@@ -406,7 +405,7 @@ mod tests {
         }
     }
 
-    /// By a clock that a change moves on by half a second.
+    /// With a clock that advances by half a second per change.
     #[test]
     fn however_slow_a_change_is_the_lease_is_renewed_in_time() {
         let folder = tempfile::tempdir().unwrap();

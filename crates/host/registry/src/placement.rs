@@ -1,8 +1,8 @@
 //! Which concentrator a home is for: highest random weight (Thaler and Ravishankar, "Using
 //! Name-Based Mappings to Increase Hit Rates", 1998), weighted by capacity. Pure.
 //!
-//! Each end works it out for itself from the same records, so nobody has to agree with anybody. One
-//! that goes is replaced for its own homes alone, each by another, and they come back when it does.
+//! Each concentrator computes it from the same records, so no agreement is needed. If one fails,
+//! only its own homes move, spread over the others, and they return when it does.
 
 use crate::records::{Concentrator, Fleet, Home};
 use sha2::{Digest, Sha256};
@@ -11,17 +11,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// The most willing.
 pub const FIRST: u8 = 0;
-/// Has no room for another: only where no other answers.
+/// Has no room: used only if no other answers.
 pub const FULL: u8 = 254;
-/// About to go.
+/// Draining.
 pub const DRAINING: u8 = 255;
 
-/// How many concentrators a home is referred to: its own, and two more, so that one is left when
-/// one has gone. Where all of them are full it is referred to one more, which has room.
+/// How many concentrators a home is referred to: its own and two more, so that an alternative is
+/// left when one fails. If all of them are full, it is also referred to one that has room.
 const REFERRALS: usize = 3;
 
-/// The fleet's concentrators in the order in which they are for this home: first where it was sent
-/// by hand, those that drain last. The second is at another site than the first, if there is one.
+/// The fleet's concentrators in this home's order of preference: first the one that it was moved to
+/// manually, last those that drain. The second is at another site than the first, if there is one.
 pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
     let mut order: Vec<(bool, bool, f64, &str)> = fleet
         .concentrators
@@ -47,20 +47,20 @@ pub fn order<'a>(fleet: &'a Fleet, name: &str, home: &Home) -> Vec<&'a str> {
     names
 }
 
-/// The places of one concentrator in the orders of all homes. Only those that may have changed are
-/// worked out anew: of 10,000 homes and 100 concentrators all of them are a million hashes.
+/// One concentrator's places in the orders of all homes. Only those that may have changed are
+/// recomputed: for 10,000 homes and 100 concentrators, all of them are a million hashes.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     concentrators: Vec<Placed>,
     /// By the homes' names.
     places: BTreeMap<String, HomePlacement>,
-    /// Homes for which there is no room here, nor where else they are referred to; and the one that
-    /// has some.
+    /// Homes for which there is no room here nor at their other referrals, and the concentrator
+    /// that has room.
     elsewhere: BTreeMap<String, String>,
-    /// Homes that were told that there is no room.
+    /// Homes that were told that this concentrator is full.
     told: BTreeSet<String>,
-    /// Those that were there all the same at the look after that, since there are too many: they
-    /// know of none that has room, and works.
+    /// Of the homes too many, those still here at the next call: they know of no working
+    /// concentrator with room.
     stuck: BTreeSet<String>,
 }
 
@@ -71,26 +71,26 @@ struct Placed {
     capacity: u32,
     site: Option<String>,
     drains: bool,
-    /// Homes are referred to those that live.
+    /// Homes are referred only to live ones.
     lives: bool,
 }
 
 /// Of one home.
 #[derive(Clone, Debug)]
 struct HomePlacement {
-    /// Where it was sent by hand.
+    /// Where it was moved to manually.
     pinned: Option<String>,
-    /// That of this concentrator.
+    /// This concentrator's place.
     own: u8,
-    /// Indexes of those that it is referred to.
+    /// Indexes of the concentrators that it is referred to.
     referrals: Vec<u16>,
 }
 
 impl Places {
-    /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
-    /// its place in the home's order. When others were gone, more homes may have come at once than
-    /// there is room for: the excess is told that it is full, guests first. If it is still there at
-    /// the next call, as many others are told as well.
+    /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most
+    /// willing, otherwise its place in the home's order. After others failed, more homes may have
+    /// come at once than there is room for: the excess is told that it is full, guests first. If
+    /// they are still here at the next call, as many others are told as well.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,
@@ -102,8 +102,8 @@ impl Places {
         self.ranks_between(fleet, me, here)
     }
 
-    /// The same between two looks at the registry, which is as it was: the homes that are told have
-    /// had no time to go yet.
+    /// Like [`Self::ranks`], between two reads of the registry: homes that were told have had no
+    /// time to leave yet.
     pub fn ranks_between<T>(
         &mut self,
         fleet: &Fleet,
@@ -154,9 +154,8 @@ impl Places {
         ranks
     }
 
-    /// Of each the first of its order that has room, unless one does to which it is referred
-    /// anyway. Who was told of one hears of the same until it is there: it is trusted after a while
-    /// only.
+    /// For each home the first in its order that has room, unless one of its referrals has. A home
+    /// is told the same one until it is there, as homes trust a referral only after a while.
     fn elsewhere(
         &self,
         fleet: &Fleet,
@@ -171,7 +170,7 @@ impl Places {
         let has_room =
             |room: &BTreeMap<&str, u32>, name: &str| room.get(name).is_some_and(|it| *it > 0);
         let mut elsewhere = BTreeMap::new();
-        // Before others take the room of those that were told of one.
+        // First, so that others don't take the room of homes that were already told.
         let mut names: Vec<&&str> = too_many.iter().collect();
         names.sort_by_key(|name| !self.elsewhere.contains_key(**name));
         for name in names {
@@ -192,9 +191,9 @@ impl Places {
         elsewhere
     }
 
-    /// Of those that are here, those for which there is no room: it is the last of their choices,
-    /// and not one that was made by hand. Besides the first that are stuck, who are on their way to
-    /// where they were referred, so many others.
+    /// The homes here for which there is no room: those that prefer this concentrator least, and
+    /// weren't moved here manually. In addition to stuck homes, which are on their way to where
+    /// they were referred, as many others.
     fn too_many<'a, T>(&self, here: &'a BTreeMap<String, T>, capacity: usize) -> BTreeSet<&'a str> {
         let excess = here.len().saturating_sub(capacity);
         if excess == 0 {
@@ -213,9 +212,9 @@ impl Places {
 }
 
 impl Places {
-    /// Of each home, as of the last [`ranks`](Self::ranks): the concentrators by which it is to be
-    /// served, those that live and don't drain, the first of its order; and, where none of them has
-    /// room, one that has.
+    /// For each home, as of the last [`ranks`](Self::ranks): the concentrators that should serve
+    /// it, the first of its order that are alive and not draining; and, if none of them has room,
+    /// one that has.
     pub fn referrals(&self) -> impl Iterator<Item = (&str, Vec<&str>)> {
         let name = |place: &u16| Some(self.concentrators.get(usize::from(*place))?.name.as_str());
         self.places.iter().map(move |(home, place)| {
@@ -239,8 +238,8 @@ fn place(fleet: &Fleet, known: &[Placed], me: &str, name: &str, home: &Home) -> 
     }
 }
 
-/// An exponentially distributed number for each pair, with the capacity as its rate: of several
-/// the lowest is each one's with a probability in proportion to its capacity.
+/// An exponentially distributed number for each pair, with the capacity as its rate: each
+/// concentrator has the lowest with a probability proportional to its capacity.
 fn distance(home: &str, name: &str, concentrator: &Concentrator) -> f64 {
     let mut hash = Sha256::new();
     for part in [home, name] {
@@ -321,7 +320,7 @@ mod tests {
             *seconds.entry(order[1].to_owned()).or_insert(0) += 1;
         }
         assert!(seconds.values().all(|count| (60..150).contains(count)), "{seconds:?}");
-        // Where all share one, or the others drain, it is as without.
+        // If all share a site, or the others drain, it is as without sites.
         let mut one = racks.clone();
         one.concentrators.values_mut().for_each(|(it, _)| it.site = Some("here".into()));
         assert_eq!(order(&one, "h1", &home), order(&fleet(&[100; 9]), "h1", &home));
@@ -386,7 +385,7 @@ mod tests {
         let sent = elsewhere(&fleet, &here);
         let to = |name: &str| sent.values().filter(|it| *it == name).count();
         assert_eq!((sent.len(), to("c6"), to("c7")), (5, 2, 3), "as many as there is room for");
-        // The one that one was told of has room still, though another one has, too.
+        // The one that the home was told of still has room, although another has, too.
         fleet.alive.insert("c5".into(), Alive::default());
         let later = elsewhere(&fleet, &here);
         assert_eq!(later.len(), 12, "six more, as those are still there");
@@ -423,7 +422,7 @@ mod tests {
             assert_eq!(seen.len(), 2 + 2 * others, "others each time");
         }
         assert_eq!(full(&here, true), first, "nobody can go");
-        // Two others go, and nobody is told any more.
+        // Two other homes leave, and none is told any more.
         let mut fewer = here.clone();
         for name in seen.iter().filter(|name| !first.contains(name)).take(2) {
             fewer.remove(name);
@@ -453,7 +452,7 @@ mod tests {
         with_it.insert("cabin".into(), ());
         assert!(rank(&fleet, "c1", &with_it) < 3, "it has its place already");
         assert_eq!(rank(&fleet, "stranger", &with_it), FULL);
-        // There are two more than there is room for, of which one is for others.
+        // There are two homes too many, one of which prefers other concentrators.
         let mut crowded = serves(11);
         crowded.insert("cabin".into(), ());
         assert_eq!(rank(&fleet, &names[2], &crowded), FULL);

@@ -7,57 +7,56 @@ use std::collections::BTreeMap;
 pub struct Home {
     /// Its Curve25519 public key, base64; none before it has joined.
     pub public_key: Option<String>,
-    /// The key of the join line that lets it in, or has done so.
+    /// The key of the join line that lets it in, or did.
     #[serde(default)]
     pub enrolment_key: Option<String>,
-    /// When that ends, RFC 3339.
+    /// When the join line expires, RFC 3339.
     #[serde(default)]
     pub enrol_until: Option<String>,
     /// The secret that it shares with the concentrators, base64.
     #[serde(default)]
     pub preshared_key: Option<String>,
-    /// The concentrator whose config says all this.
+    /// The concentrator whose config this is from.
     #[serde(default)]
     pub from: String,
     /// Inner addresses and networks, and public ones, as `allowed_ips`.
     pub addresses: Vec<String>,
-    /// What it gets at the most.
+    /// Highest rate towards the home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub down_limit_bytes_per_sec: Option<u64>,
-    /// What it sends at the most.
+    /// Highest rate from the home.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_limit_bytes_per_sec: Option<u64>,
-    /// The concentrator that it was sent to by hand.
+    /// The concentrator that it was moved to manually.
     #[serde(default)]
     pub pinned: Option<String>,
 }
 
-/// A concentrator, as its administrator has it.
+/// A concentrator, as its administrator configured it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Concentrator {
     /// Its Curve25519 public key, base64.
     pub public_key: String,
     /// Where homes reach it, HOST:PORT.
     pub endpoints: Vec<String>,
-    /// How many homes it is for.
+    /// How many homes it can serve.
     pub capacity: u32,
-    /// What it shares its fate with, such as a rack or a data centre: homes have another one
-    /// elsewhere.
+    /// Its failure domain, such as a rack or a data centre: homes get an alternative elsewhere.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub site: Option<String>,
-    /// It is about to go.
+    /// It is draining.
     #[serde(default)]
     pub draining: bool,
 }
 
-/// What a concentrator says as long as it lives.
+/// What a concentrator publishes while it is alive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alive {
     /// Homes that it serves.
     pub homes: u32,
-    /// What it carries, both ways, kbit/s.
+    /// Its load in both directions, kbit/s.
     pub kbit: u64,
-    /// Its own config says that it is about to go.
+    /// Its own config says that it is draining.
     #[serde(default)]
     pub draining: bool,
 }
@@ -67,18 +66,18 @@ pub struct Alive {
 pub struct Served {
     /// The concentrator.
     pub by: String,
-    /// Of the home's word: the higher is the later.
+    /// Epoch of the home's statement: higher is later.
     pub epoch: u64,
 }
 
-/// All records, read.
+/// All records, parsed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fleet {
     /// By name, with the version in the store.
     pub homes: BTreeMap<String, (Home, i64)>,
     /// The same.
     pub concentrators: BTreeMap<String, (Concentrator, i64)>,
-    /// Those that live, by name.
+    /// Live ones, by name.
     pub alive: BTreeMap<String, Alive>,
     /// By the homes' names.
     pub served: BTreeMap<String, (Served, i64)>,
@@ -113,16 +112,16 @@ impl Served {
 }
 
 impl Fleet {
-    /// Whether the concentrator is about to go, as the registry or itself says.
+    /// Whether the concentrator is draining, according to the registry or itself.
     pub fn drains(&self, name: &str) -> bool {
         let recorded = self.concentrators.get(name).is_some_and(|(it, _)| it.draining);
         recorded || self.alive.get(name).is_some_and(|alive| alive.draining)
     }
 
-    /// Reads what a store holds. Kinds of records that aren't known here are left.
+    /// Parses a store's entries. Unknown kinds of records are ignored.
     ///
     /// # Errors
-    /// [`StoreError::Foreign`] with the key whose value makes no sense.
+    /// [`StoreError::Foreign`] with the key whose value can't be parsed.
     pub fn parse(entries: &[Entry]) -> Result<Fleet, StoreError> {
         let mut fleet = Fleet::default();
         for Entry { key, value, version } in entries {

@@ -11,24 +11,24 @@ const BUSY: Duration = Duration::from_secs(3);
 /// "BRDR", so that another program's file isn't taken for ours.
 const APPLICATION: i32 = 0x4252_4452;
 
-/// Of the tables.
+/// Version of the tables.
 const VERSION: i64 = 1;
 
 /// A store in a file, for the programs of one machine.
 pub struct Sqlite {
     connection: Connection,
-    /// Whose values live as long as this does; a new one for each program.
+    /// Id of the writer, whose values live as long as it does; a new one for each program.
     writer: Option<i64>,
 }
 
 impl Sqlite {
-    /// Opens the file, or makes it.
+    /// Opens the file, or creates it.
     ///
     /// # Errors
-    /// The file can't be opened, is another program's or a newer Braid's, or others may read or
+    /// The file can't be opened, belongs to another program or a newer Braid, or others may read or
     /// change it.
     pub fn open(file: &Path) -> Result<Sqlite, StoreError> {
-        // There are secrets in it. What SQLite puts beside it has the same mode.
+        // It contains secrets. SQLite's auxiliary files get the same mode.
         let mut options = OpenOptions::new();
         match options.write(true).create_new(true).mode(0o600).open(file) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -72,7 +72,7 @@ impl Sqlite {
         Ok(Sqlite { connection, writer: None })
     }
 
-    /// Does it as a whole, without what has died meanwhile.
+    /// Does it as a transaction, without values that have expired.
     fn change<T>(
         &mut self,
         change: impl FnOnce(&Transaction<'_>) -> rusqlite::Result<T>,
@@ -116,7 +116,7 @@ impl Store for Sqlite {
         let writer = match life {
             Life::Lasting => None,
             Life::Writer => Some(self.writer.ok_or_else(|| {
-                StoreError::Refused(format!("{key}: its writer doesn't say that it lives"))
+                StoreError::Refused(format!("{key}: its writer has no live lease"))
             })?),
         };
         self.change(|transaction| {
@@ -179,7 +179,7 @@ fn lives(transaction: &Transaction<'_>, writer: Option<i64>) -> rusqlite::Result
         .map(|count: i64| count > 0)
 }
 
-/// A copy that was made without its mode has homes' keys in it, too.
+/// A copy made without its mode also contains homes' keys.
 fn refuse_if_exposed(file: &Path) -> Result<(), StoreError> {
     let mode = std::fs::metadata(file)
         .map_err(|error| StoreError::Unreachable(format!("{}: {error}", file.display())))?
@@ -189,7 +189,8 @@ fn refuse_if_exposed(file: &Path) -> Result<(), StoreError> {
     }
     let file = file.display();
     Err(StoreError::Exposed(format!(
-        "{file} can be read or changed by others (mode {:04o}), and holds keys: `chmod 600 {file}`",
+        "{file} can be read or changed by others (mode {:04o}), but contains keys: `chmod 600 \
+         {file}`",
         mode & 0o7777
     )))
 }
@@ -197,7 +198,7 @@ fn refuse_if_exposed(file: &Path) -> Result<(), StoreError> {
 fn unreachable(file: &Path) -> impl Fn(rusqlite::Error) -> StoreError {
     move |error| match error.sqlite_error_code() {
         Some(rusqlite::ErrorCode::NotADatabase) => {
-            StoreError::Foreign(format!("{} is no database", file.display()))
+            StoreError::Foreign(format!("{} is not a database", file.display()))
         }
         _ => StoreError::Unreachable(format!("{}: {error}", file.display())),
     }

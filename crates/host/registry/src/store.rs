@@ -2,7 +2,7 @@ use std::time::Duration;
 
 /// Keys and values that several machines share, each change atomic.
 pub trait Store: Send {
-    /// All there is, by keys in order.
+    /// All entries, ordered by key.
     ///
     /// # Errors
     /// The store can't be reached, or isn't what it should be.
@@ -26,9 +26,9 @@ pub trait Store: Send {
     /// As [`Store::write`].
     fn remove(&mut self, key: &str, expected: Expected) -> Result<Written, StoreError>;
 
-    /// Says that the writer lives: what it wrote [for as long](Life::Writer) stays so much longer.
-    /// Tells whether it is the same life: where it isn't, all of that is gone and to be written
-    /// again.
+    /// Renews the writer's lease: what it wrote [for its lifetime](Life::Writer) stays for this
+    /// much longer. Returns whether the old lease still existed: if not, all of that is gone and
+    /// must be written again.
     ///
     /// # Errors
     /// As [`Store::read`].
@@ -42,18 +42,18 @@ pub struct Entry {
     pub key: String,
     /// Its value.
     pub value: String,
-    /// Another one after each change of this key; never the same again.
+    /// Changes with each change of this key, and never repeats.
     pub version: i64,
 }
 
-/// How a key must be for a change to count.
+/// The state that a key must be in for a change to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// However it is.
+    /// Any state.
     Any,
-    /// It isn't there.
+    /// It doesn't exist.
     Absent,
-    /// This version of it is there.
+    /// It has this version.
     Version(i64),
 }
 
@@ -66,10 +66,10 @@ pub enum Life {
     Writer,
 }
 
-/// What became of a change.
+/// The result of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
-    /// It is so now.
+    /// The change was made.
     Done,
     /// The key was not as expected: nothing has changed.
     Conflict,
@@ -78,16 +78,16 @@ pub enum Written {
 /// Why the store did not do it.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// Nobody answers, or not in time, or there is no quorum.
+    /// No answer, or not in time, or no quorum.
     #[error("the registry can't be reached: {0}")]
     Unreachable(String),
-    /// It answers, and refuses.
+    /// It refuses.
     #[error("the registry refuses: {0}")]
     Refused(String),
     /// Others could read the keys in it, or change them.
-    #[error("the registry isn't safe: {0}")]
+    #[error("the registry isn't secure: {0}")]
     Exposed(String),
-    /// What is in it isn't ours, or of a later version.
-    #[error("the registry holds what can't be read: {0}")]
+    /// Its contents aren't ours, or are of a later version.
+    #[error("the registry contains unreadable data: {0}")]
     Foreign(String),
 }

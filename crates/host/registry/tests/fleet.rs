@@ -1,4 +1,4 @@
-//! A fleet in virtual time, in which sites die and are cut off: the limits that it is to keep.
+//! A fleet in virtual time, with sites that fail and are cut off: the limits that it must keep.
 
 #[allow(dead_code)]
 #[path = "../examples/fleet/world.rs"]
@@ -12,7 +12,7 @@ const CONCENTRATORS: usize = 25;
 const RACK: std::ops::Range<usize> = 0..5;
 const CUT_OFF: std::ops::Range<usize> = 10..16;
 
-/// Each serves so many homes at the most; an even share is 40.
+/// Each serves at most `capacity` homes; an even share is 40.
 fn outcomes(capacity: u32) -> Vec<Outcome> {
     let outage = |name, concentrators, times, die| Outage { name, concentrators, times, die };
     let mut world = World::new(Scenario {
@@ -61,7 +61,7 @@ fn homes_are_soon_back_with_few_moves_and_few_handshakes_at_once() {
     }
 }
 
-/// There is little more room than there are homes, so that all to which some are referred are full.
+/// There is little more room than homes, so that all referrals of some homes are full.
 #[test]
 fn nobody_serves_more_than_it_has_room_for_while_others_have_some() {
     let capacity = 54;

@@ -39,7 +39,7 @@ fn a_file_that_others_may_read_is_not_used() {
     let allow = |mode| std::fs::set_permissions(&file, PermissionsExt::from_mode(mode)).unwrap();
     allow(0o640);
     let Err(error) = Sqlite::open(&file) else { panic!("it was used") };
-    assert!(error.to_string().contains("(mode 0640), and holds keys: `chmod 600"), "{error}");
+    assert!(error.to_string().contains("(mode 0640), but contains keys: `chmod 600"), "{error}");
     allow(0o600);
     Sqlite::open(&file).unwrap();
 }
@@ -91,7 +91,7 @@ fn without_a_quorum_nothing_is_promised_and_with_one_all_goes_on() {
     cluster.restart(0);
     cluster.restart(1);
     until("it goes on", || store.read().is_ok());
-    // What had no answer may have happened.
+    // A change without an answer may have been made.
     let value = store.read().unwrap()[0].value.clone();
     assert!(["2", "3"].contains(&value.as_str()), "{value}");
 }
@@ -105,13 +105,13 @@ fn one_that_is_cut_off_owns_nothing_longer_than_its_lease() {
     alone.write("served/home", "alone", Expected::Absent, Life::Writer).unwrap();
     let taken = other.write("served/home", "other", Expected::Absent, Life::Writer).unwrap();
     assert_eq!(taken, Written::Conflict, "there is an owner");
-    // From now on the one can't be heard: it says nothing any more.
+    // From now on this member is cut off.
     until("the lease is over", || {
         other.keep_alive(LEASE).unwrap();
         let write = other.write("served/home", "other", Expected::Absent, Life::Writer);
         write.unwrap() == Written::Done
     });
-    // It is back, and learns that it has lost what it had.
+    // It is back, and learns that it has lost its entries.
     let late = alone.write("served/home", "alone", Expected::Any, Life::Writer).unwrap();
     assert_eq!(late, Written::Conflict, "of a life that is over nothing counts");
     assert!(!alone.keep_alive(LEASE).unwrap(), "another life");
@@ -123,7 +123,7 @@ fn a_member_that_hangs_is_asked_once_and_another_one_answers() {
     let Some(cluster) = Cluster::start(3) else { return };
     let mut store = cluster.store();
     store.read().unwrap();
-    // Whichever of them leads: it takes no part, and its connections stay open.
+    // Whichever is the leader: the member hangs, and its connections stay open.
     cluster.signal(0, "STOP");
     until("the others do", || store.write("k", "1", Expected::Any, Life::Lasting).is_ok());
     store.read().unwrap();
@@ -196,7 +196,7 @@ fn from_an_old_snapshot_the_fleet_is_whole_again() {
     let snapshot = cluster.folder.path().join("snapshot");
     cluster.control(&format!("snapshot save {}", snapshot.display()));
 
-    // What the snapshot doesn't know: another home, and that the first one has moved.
+    // What the snapshot doesn't contain: another home, and that the first one has moved.
     fleet[1].own.homes.insert("boat".into(), Home::default());
     fleet[0].own.served.clear();
     fleet[1].own.served.insert("cabin".into(), 6);
@@ -229,7 +229,7 @@ impl Concerned {
     }
 }
 
-/// Rounds of all by turns, until all of them know it.
+/// Runs rounds of all in turn until all of them know it.
 fn until_known(fleet: &mut [Concerned], what: &str, holds: impl Fn(&Known) -> bool) {
     until(what, || {
         let mut all = true;
@@ -245,7 +245,7 @@ fn served<'a>(known: &'a Known, home: &str) -> Option<(&'a str, u64)> {
     Some((by, *epoch))
 }
 
-/// What is true of each store; `open` gives another program's look at the same one.
+/// What holds for each store; `open` opens the same store as another program.
 fn keeps_its_promises(open: &dyn Fn() -> Box<dyn Store>) {
     let (mut one, mut two) = (open(), open());
     assert_eq!(one.read().unwrap(), []);
@@ -276,7 +276,7 @@ fn keeps_its_promises(open: &dyn Fn() -> Box<dyn Store>) {
     assert_eq!(read(two.as_mut()), ["home/c"]);
     assert_eq!(one.remove("home/c", Expected::Any).unwrap(), Written::Done);
 
-    // What lives as long as its writer.
+    // Entries that live as long as their writer.
     assert!(!one.keep_alive(LEASE).unwrap(), "a new life");
     assert!(one.keep_alive(LEASE).unwrap(), "the same");
     assert_eq!(one.write("alive/one", "", Expected::Any, Life::Writer).unwrap(), Written::Done);
@@ -302,15 +302,15 @@ fn until(what: &str, mut holds: impl FnMut() -> bool) {
 /// Members of etcd on this host, each with a folder of its own.
 struct Cluster {
     folder: tempfile::TempDir,
-    /// Of clients and of the other members.
+    /// Ports for clients and for other members.
     ports: Vec<[u16; 2]>,
     members: Vec<Option<Child>>,
-    /// With TLS both ways.
+    /// With mutual TLS.
     tls: Option<Certificates>,
 }
 
 impl Cluster {
-    /// None where there is no etcd.
+    /// `None` if etcd isn't installed.
     fn start(count: usize) -> Option<Cluster> {
         Cluster::start_with(count, false)
     }
@@ -364,7 +364,7 @@ impl Cluster {
         format!("{scheme}://127.0.0.1:{}", self.ports[member][0])
     }
 
-    /// As an administrator does it.
+    /// Runs etcdctl, as an administrator would.
     fn control(&self, arguments: &str) {
         let mut command = Command::new("etcdctl");
         command.env_clear().env("ETCDCTL_API", "3").args(["--endpoints", &self.endpoint(0)]);
@@ -377,7 +377,7 @@ impl Cluster {
         assert!(output.status.success(), "{arguments}: {output:?}");
     }
 
-    /// Has all members begin anew with what a snapshot has.
+    /// Restarts all members from a snapshot.
     fn restore(&self, snapshot: &Path) {
         let peer = |member: usize| format!("http://127.0.0.1:{}", self.ports[member][1]);
         let all: Vec<String> =
@@ -438,7 +438,7 @@ struct Certificates {
     ca: PathBuf,
     server: [PathBuf; 2],
     client: [PathBuf; 2],
-    /// With a common name, which etcd's gateway doesn't take.
+    /// With a common name, which etcd's gateway refuses.
     named: [PathBuf; 2],
 }
 

@@ -1,9 +1,9 @@
-//! Answers of the DNS that are good for a while, byte by byte as they came.
+//! A cache of DNS answers, byte by byte as they came.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What was answered to which question, bounded.
+/// Cached answers by question, bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Answers {
     known: HashMap<Vec<u8>, Answer>,
@@ -12,37 +12,37 @@ pub struct Answers {
 #[derive(Clone, Debug)]
 struct Answer {
     bytes: Vec<u8>,
-    /// Where lifetimes stand in it.
+    /// Offsets of its TTLs.
     ttls: Vec<usize>,
     at: Instant,
     until: Instant,
 }
 
-/// A message of the DNS as far as it is understood here (RFC 1035, section 4.1).
+/// A DNS message, as far as it is parsed here (RFC 1035, section 4.1).
 struct Message {
     /// The end of its only question.
     question_end: usize,
-    /// Where the lifetimes of its records stand, but for those that mean something else.
+    /// Offsets of its records' TTLs, except those that mean something else.
     ttls: Vec<usize>,
-    /// Seconds that all of it is good for.
+    /// Seconds for which all of it is valid.
     lasts: u32,
 }
 
 const HEADER: usize = 12;
-/// Answers kept.
+/// Maximum number of answers kept.
 const MOST: usize = 4096;
 /// A longer one isn't kept.
 const LONGEST: usize = 4096;
-/// Nothing is kept for longer: what another network's servers said is wrong for no longer than
-/// this. RFC 2308, section 5, has 1 to 3 hours for answers that there is nothing.
+/// Maximum lifetime, which bounds how long answers of another network's servers are used. RFC 2308,
+/// section 5, suggests 1 to 3 hours for negative answers.
 const MOST_TTL: u32 = 3600;
 const SOA: u16 = 6;
-/// RFC 6891: its lifetime is flags.
+/// RFC 6891: its TTL field contains flags.
 const OPT: u16 = 41;
 
 impl Answers {
-    /// What was answered to the same question, as if it came now: with the question's number and
-    /// spelling, and lifetimes that have gone on.
+    /// The cached answer to the same question, with the question's id and spelling, and TTLs
+    /// reduced by its age.
     pub fn get(&self, question: &[u8], now: Instant) -> Option<Vec<u8>> {
         let (key, end) = key(question)?;
         let answer = self.known.get(&key).filter(|answer| answer.until > now)?;
@@ -59,7 +59,7 @@ impl Answers {
         Some(bytes)
     }
 
-    /// Keeps an answer for as long as it says.
+    /// Keeps an answer for as long as its TTLs say.
     pub fn put(&mut self, question: &[u8], answer: &[u8], now: Instant) {
         let Some((key, end)) = key(question) else { return };
         let same = |a: Option<&[u8]>, b: Option<&[u8]>| match (a, b) {
@@ -84,14 +84,14 @@ impl Answers {
         self.known.insert(key, kept);
     }
 
-    /// Forgets all: other servers may say something else.
+    /// Forgets all: other servers may answer differently.
     pub fn clear(&mut self) {
         self.known.clear();
     }
 }
 
-/// A question but for its number and how its name is spelt; and where the name and its type end.
-/// All else counts: what it wants of DNSSEC, and how long an answer may be.
+/// A question without its id, in lower case; and where its name and type end. Everything else
+/// counts, such as DNSSEC flags and the maximum answer size.
 fn key(question: &[u8]) -> Option<(Vec<u8>, usize)> {
     // A standard query (OPCODE 0) with one question and no answer.
     let is_query = question.get(2)? & 0xf8 == 0;
@@ -106,7 +106,7 @@ fn key(question: &[u8]) -> Option<(Vec<u8>, usize)> {
     Some((key, end))
 }
 
-/// None for what isn't kept: truncated, failed, or not understood.
+/// `None` for answers that aren't kept: truncated, failed, or not understood.
 fn answer_to_keep(answer: &[u8]) -> Option<Message> {
     let (flags, code) = (*answer.get(2)?, answer.get(3)? & 0x0f);
     let (is_answer, is_truncated) = (flags & 0x80 != 0, flags & 0x02 != 0);
@@ -125,7 +125,7 @@ fn answer_to_keep(answer: &[u8]) -> Option<Message> {
         .into_iter()
         .try_fold(0, |sum, count| Some(sum + usize::from(count?)))?;
     let (mut at, mut ttls) = (question_end, Vec::new());
-    // Without an SOA nobody says for how long there is nothing.
+    // Without an SOA a negative answer has no lifetime.
     let (mut lasts, mut authority) = (MOST_TTL, !negative);
     for _ in 0..records {
         let fields = skip_name(answer, at)?;

@@ -4,12 +4,12 @@ use std::fmt::{self, Display};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// What a rule says of a connection: all that is there must hold.
+/// What a rule requires of a connection: all given conditions must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conditions {
     /// Which device of the LAN began it.
     pub devices: Option<Devices>,
-    /// The networks that it may come from; none for any.
+    /// The networks that it may come from; empty for any.
     pub from: Vec<IpNet>,
     /// Where it may go.
     pub to: Option<Destinations>,
@@ -19,15 +19,15 @@ pub struct Conditions {
     pub ports: Option<RangeInclusive<u16>>,
     /// The DS field's code point, 0 to 63.
     pub dscp: Option<u8>,
-    /// The users of this host whose programs may have begun it; none for anybody.
+    /// The users of this host whose programs may have begun it; empty for all.
     pub users: Vec<u32>,
-    /// The control groups of this host whose programs may have begun it; those that aren't there
-    /// just now are left out.
+    /// The control groups of this host whose programs may have begun it; groups that don't exist at
+    /// the moment are left out.
     pub cgroups: Option<Vec<Cgroup>>,
 }
 
 impl Conditions {
-    /// By which name the addresses of names are known, if the rule is for them and nothing else.
+    /// The name under which its domains' addresses are known, if the rule has no other conditions.
     pub fn only_known_as(&self) -> Option<&str> {
         let name = self.to.as_ref()?.known_as.clone();
         let to = Some(Destinations { networks: Vec::new(), known_as: name });
@@ -36,18 +36,18 @@ impl Conditions {
     }
 }
 
-/// A control group (version 2) that is there.
+/// An existing control group (version 2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cgroup {
     /// Its path below `/sys/fs/cgroup`.
     pub path: String,
     /// How deep it is below the root, from 1.
     pub level: usize,
-    /// The kernel's number of it: one that is made anew has another.
+    /// The kernel's id of it: a recreated group has another.
     pub id: u64,
 }
 
-/// Devices, by whatever is known of them.
+/// Devices, by whatever is known about them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Devices {
     /// Their hardware addresses.
@@ -61,7 +61,7 @@ pub struct Devices {
 pub struct Destinations {
     /// Networks.
     pub networks: Vec<IpNet>,
-    /// By which name the addresses of names are known, the rule's own, if names are among them.
+    /// The name under which its domains' addresses are known (the rule's own), if it has domains.
     pub known_as: Option<String>,
 }
 
@@ -76,7 +76,7 @@ pub enum Transport {
     Icmp,
 }
 
-/// A connection that somebody asks about.
+/// A connection to be explained.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Connection {
     /// Who begins it.
@@ -85,18 +85,18 @@ pub struct Connection {
     pub to: IpAddr,
     /// Its transport.
     pub transport: Transport,
-    /// The server's port; 0 where the transport has none.
+    /// The server's port; 0 if the transport has none.
     pub port: u16,
     /// The DS field's code point.
     pub dscp: u8,
-    /// The rules for names that have this address.
+    /// The rules with domains that have this address.
     pub known_for: Vec<String>,
 }
 
 /// Who begins a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Sender {
-    /// A program on this host, and whose it is.
+    /// A program on this host.
     Host {
         /// The user's number.
         user: u32,
@@ -111,12 +111,12 @@ pub enum Sender {
 }
 
 impl Conditions {
-    /// Why the connection doesn't fit; none when it does.
+    /// Why the connection doesn't match; `None` if it does.
     pub fn mismatch(&self, connection: &Connection) -> Option<String> {
         let Connection { sender, to, transport, port, dscp, known_for } = connection;
         match (&self.devices, sender) {
             (Some(_), Sender::Host { .. }) => {
-                return Some("it is for devices of the LAN, not for this host".into());
+                return Some("it is for LAN devices, not for this host".into());
             }
             (Some(devices), Sender::Device { mac, addresses }) => {
                 let by_mac = mac.is_some_and(|mac| devices.macs.contains(&mac));
@@ -149,7 +149,7 @@ impl Conditions {
             && !contain(&destinations.networks, to)
             && !destinations.known_as.as_ref().is_some_and(|name| known_for.contains(name))
         {
-            return Some(format!("{to} is none of its destinations"));
+            return Some(format!("{to} isn't one of its destinations"));
         }
         if let Some(wanted) = self.transport
             && wanted != *transport
@@ -224,7 +224,7 @@ mod tests {
         };
         assert_eq!(bank.mismatch(&web("203.0.113.7")), None);
         let elsewhere = bank.mismatch(&web("198.51.100.1")).unwrap();
-        assert_eq!(elsewhere, "198.51.100.1 is none of its destinations");
+        assert_eq!(elsewhere, "198.51.100.1 isn't one of its destinations");
         let plain = Connection { port: 80, ..web("203.0.113.7") };
         assert_eq!(bank.mismatch(&plain).unwrap(), "it is for port 443, not for 80");
         let quic = Connection { transport: Transport::Udp, ..web("203.0.113.7") };

@@ -1,28 +1,27 @@
-//! Names of the DNS, and lists of them.
+//! Domain names, and lists of them.
 
 use crate::WrongLine;
 use std::collections::HashMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A name of the DNS in small letters, without a last dot; other scripts than Latin as
-/// RFC 5891 has them (`xn--…`).
+/// A domain name in lower case, without a trailing dot; other scripts than Latin in the form of RFC
+/// 5891 (`xn--…`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainName(String);
 
-/// Names that belong together: `example.org` is that and all below it, `*.example.org` only
-/// what is below.
+/// A set of names: `example.org` is itself and all subdomains, `*.example.org` only the subdomains.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DomainPattern {
     name: DomainName,
     below_only: bool,
 }
 
-/// A text that is no name.
+/// A text that isn't a domain name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotADomain;
 
-/// RFC 1035, section 2.3.4, in this form.
+/// RFC 1035, section 2.3.4, in text form.
 const LONGEST: usize = 253;
 const LONGEST_LABEL: usize = 63;
 
@@ -32,7 +31,7 @@ impl DomainName {
         &self.0
     }
 
-    /// How many labels it has: the more, the narrower.
+    /// How many labels it has; more labels are more specific.
     pub fn labels(&self) -> usize {
         self.0.split('.').count()
     }
@@ -52,7 +51,7 @@ impl FromStr for DomainName {
         let number = |label: &str| label.bytes().all(|c| c.is_ascii_digit());
         let good = ascii.len() <= LONGEST
             && ascii.split('.').all(label)
-            // An address is no name.
+            // An address isn't a name.
             && !ascii.rsplit('.').next().is_some_and(number);
         good.then_some(DomainName(ascii)).ok_or(NotADomain)
     }
@@ -76,12 +75,12 @@ impl fmt::Display for DomainPattern {
     }
 }
 
-/// A name or pattern a line, also as lists for other programs have them: `0.0.0.0 example.org`
-/// (hosts), `||example.org^` (filters of browsers), `address=/example.org/` (dnsmasq). What
-/// follows `#` or `!` is a comment; what filters say of more than names is passed over.
+/// Reads one name or pattern per line, also in the formats of other programs: `0.0.0.0 example.org`
+/// (hosts), `||example.org^` (filters of browsers), `address=/example.org/` (dnsmasq). What follows
+/// `#` or `!` is a comment; filters that concern more than names are skipped.
 ///
 /// # Errors
-/// The first line that has none of these forms.
+/// The first line that has none of these formats.
 pub fn read_domains(text: &str) -> Result<Vec<DomainPattern>, WrongLine> {
     let mut found = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -97,7 +96,7 @@ pub fn read_domains(text: &str) -> Result<Vec<DomainPattern>, WrongLine> {
 
 fn domain_of_line(line: &str) -> Result<Option<DomainPattern>, NotADomain> {
     let line = line.trim();
-    // Filters for parts of pages and exceptions, and heads of their lists.
+    // Filters for parts of pages, exceptions, and list headers.
     let of_pages = ["##", "#@#", "#?#"].iter().any(|mark| line.contains(mark));
     if of_pages || line.starts_with(['!', '[']) || line.starts_with("@@") {
         return Ok(None);
@@ -108,7 +107,7 @@ fn domain_of_line(line: &str) -> Result<Option<DomainPattern>, NotADomain> {
     }
     if let Some(filter) = entry.strip_prefix("||") {
         let name = filter.split(['^', '$', '/']).next().unwrap_or_default();
-        // One that also asks for a path is about less than the name.
+        // A filter with a path doesn't cover the whole name.
         let whole = !filter.contains('/') && !name.contains('*');
         return if whole { name.parse().map(Some) } else { Ok(None) };
     }
@@ -128,7 +127,7 @@ fn domain_of_line(line: &str) -> Result<Option<DomainPattern>, NotADomain> {
     }
 }
 
-/// Which of some things a name belongs to.
+/// Maps names to their owners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DomainTable<T> {
     patterns: HashMap<DomainName, Vec<(bool, T)>>,
@@ -149,13 +148,12 @@ impl<T: Clone + PartialEq> DomainTable<T> {
         }
     }
 
-    /// Whether no name belongs to anything.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
-    /// What a name belongs to by the narrowest patterns that it fits, and how many labels these
-    /// have.
+    /// The owners of a name by the most specific matching patterns, and how many labels these have.
     pub fn owners(&self, name: &DomainName) -> Option<(Vec<T>, usize)> {
         let mut suffix = name.as_str();
         loop {

@@ -1,45 +1,45 @@
 use crate::{Candidate, Connection, Otherwise, Rule, Verdict};
 
-/// Which rule a connection would fall under, and what would become of it.
+/// Which rule a connection would match, and what would happen to it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
-    /// The rules up to the one that counts, in order.
+    /// The rules up to the one that matches, in order.
     pub considered: Vec<Considered>,
-    /// The rule that counts; none when none fits.
+    /// The rule that matches, if any.
     pub rule: Option<String>,
     /// The way that it takes now.
     pub way: Way,
-    /// And if the link that it takes died; none when it takes no single link.
+    /// The way that it would take if its link failed; `None` when it takes no single link.
     pub if_it_died: Option<Way>,
 }
 
-/// A rule that was looked at.
+/// A rule that was considered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Considered {
     /// Its name.
     pub rule: String,
-    /// Why it doesn't fit; none when it does.
+    /// Why it doesn't match; `None` if it does.
     pub mismatch: Option<String>,
 }
 
 /// The way that a connection takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// Through the tunnel, where the rest goes.
+    /// Through the tunnel, like other traffic.
     Tunnel,
-    /// By this link.
+    /// Over this link.
     Link(String),
     /// None: it is refused.
     Refused,
 }
 
-/// Looks for the first rule that fits.
+/// Looks for the first rule that matches.
 pub fn explain(rules: &[Rule], candidates: &[Candidate], connection: &Connection) -> Explanation {
     let mut considered = Vec::new();
     for rule in rules {
         let mismatch = match rule.counts_now {
             true => rule.conditions.mismatch(connection),
-            false => Some("it doesn't count at this time of day".to_owned()),
+            false => Some("it doesn't apply at this time of day".to_owned()),
         };
         let fits = mismatch.is_none();
         considered.push(Considered { rule: rule.name.clone(), mismatch });
@@ -52,7 +52,7 @@ pub fn explain(rules: &[Rule], candidates: &[Candidate], connection: &Connection
     Explanation { considered, rule: None, way: Way::Tunnel, if_it_died: None }
 }
 
-/// The first rule that fits.
+/// The first rule that matches.
 pub fn first_match<'r>(rules: &'r [Rule], connection: &Connection) -> Option<&'r Rule> {
     rules.iter().find(|rule| rule.counts_now && rule.conditions.mismatch(connection).is_none())
 }

@@ -1,5 +1,4 @@
-//! Which addresses the names of rules have, as answers of the DNS tell it, and clients when they
-//! begin a connection.
+//! Learns the addresses of rules' domains from DNS answers and from clients' first packets.
 
 use crate::{DomainName, DomainTable};
 use simple_dns::rdata::RData;
@@ -8,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Addresses of names that rules are for, bounded.
+/// Addresses of rules' domains, bounded.
 #[derive(Clone, Debug, Default)]
 pub struct Learnt {
     places: BTreeMap<LearntAddress, Vec<Claim>>,
@@ -19,51 +18,51 @@ pub struct Learnt {
 pub struct LearntAddress {
     /// The address.
     pub address: IpAddr,
-    /// The only client for whom a name has it: what one says by itself counts for no other.
+    /// The only client that this applies to: what a client itself claims applies to no other.
     pub asked_by: Option<IpAddr>,
 }
 
-/// What a name makes of an address.
+/// A name's claim to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     name: DomainName,
     rules: Vec<String>,
-    /// Labels of the pattern: the more, the narrower.
+    /// Labels of the pattern; more labels are more specific.
     labels: usize,
     until: Instant,
 }
 
-/// What an answer changes.
+/// The changes that follow from an answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lesson {
     /// Rules, by name, that an address belongs to, and for how long.
     pub add: Vec<(String, LearntAddress, Duration)>,
     /// Rules that it doesn't belong to any more.
     pub remove: Vec<(String, LearntAddress)>,
-    /// In words: names of different rules that have one address.
+    /// In words: names of different rules that share an address.
     pub conflicts: Vec<String>,
 }
 
-/// An address is known for this long after its name's answer is too old: resolvers and
-/// programs keep answers for longer than they may, and connections begin a moment later.
+/// An address is kept this long after its TTL: resolvers and programs cache answers for longer than
+/// allowed, and connections begin a moment later.
 const GRACE: Duration = Duration::from_secs(300);
-/// No answer counts for longer (RFC 8767 has 7 days for any TTL; a day is usual).
+/// Maximum lifetime of an answer (RFC 8767 allows 7 days for any TTL; a day is usual).
 const MOST_TTL: Duration = Duration::from_secs(86_400);
-/// For how long it counts that a client asked for a name at an address: until the evening.
+/// How long it is remembered that a client requested a name at an address: some hours.
 const ASKED: Duration = Duration::from_secs(6 * 3600);
 /// More addresses than this are dropped, the first to expire first.
 const MOST_ADDRESSES: usize = 65_536;
-/// Names that share one address.
+/// Maximum names that share an address.
 const MOST_CLAIMS: usize = 16;
-/// Addresses of one answer.
+/// Maximum addresses of one answer.
 const MOST_ANSWERS: usize = 64;
 
 impl Learnt {
-    /// What an answer of the DNS, as it came, says of names that `rules` are for.
+    /// Learns from a raw DNS answer about the domains of `rules`.
     pub fn learn(&mut self, answer: &[u8], rules: &DomainTable<String>, now: Instant) -> Lesson {
         let mut lesson = Lesson::default();
         let Some((names, addresses)) = read(answer) else { return lesson };
-        // What was asked for, before what that is another name of.
+        // The requested name takes precedence over the names that it is an alias of.
         let Some((name, (owners, labels))) =
             names.into_iter().find_map(|name| rules.owners(&name).map(|owners| (name, owners)))
         else {
@@ -77,7 +76,7 @@ impl Learnt {
         lesson
     }
 
-    /// What a client's connection to `to` says of `name`, which it asks for there.
+    /// Learns from a client's connection to `to`, in which it requests `name`.
     pub fn hear(
         &mut self,
         name: &str,
@@ -100,11 +99,12 @@ impl Learnt {
         lesson
     }
 
-    /// The rules that an address is for by name now, for a client with one of these addresses.
+    /// The rules whose domains currently have this address, for a client with one of these
+    /// addresses.
     pub fn rules_of(&self, address: IpAddr, clients: &[IpAddr], now: Instant) -> Vec<String> {
         let of = |asked_by| strongest(self.places.get(&LearntAddress { address, asked_by })?, now);
         let asked: Vec<&Claim> = clients.iter().filter_map(|client| of(Some(*client))).collect();
-        // What it asked for itself counts before what the DNS says.
+        // What the client itself requested takes precedence over DNS answers.
         let claims = if asked.is_empty() { of(None).into_iter().collect() } else { asked };
         claims.into_iter().flat_map(|claim| claim.rules.clone()).collect()
     }
@@ -118,8 +118,8 @@ impl Learnt {
         claims.retain(|known| known.until > now && known.name != claim.name);
         if let Some(other) = claims.iter().find(|known| new && known.rules != claim.rules) {
             lesson.conflicts.push(format!(
-                "{} and {} have one address, {address}, and different rules ({}; {}): the narrower \
-                 name's counts",
+                "{} and {} share the address {address}, but match different rules ({}; {}): the \
+                 rule of the more specific name applies",
                 other.name.as_str(),
                 claim.name.as_str(),
                 other.rules.join(", "),
@@ -154,7 +154,7 @@ impl Learnt {
     }
 }
 
-/// The narrowest; of equals the first.
+/// The most specific; the first of equals.
 fn strongest(claims: &[Claim], now: Instant) -> Option<&Claim> {
     let living = claims.iter().filter(|claim| claim.until > now);
     living.rev().max_by_key(|claim| claim.labels)
@@ -162,7 +162,7 @@ fn strongest(claims: &[Claim], now: Instant) -> Option<&Claim> {
 
 type Addresses = Vec<(IpAddr, Duration)>;
 
-/// The name that was asked for and those that it is another name of; and the addresses.
+/// The requested name, the names that it is an alias of, and the addresses.
 fn read(answer: &[u8]) -> Option<(Vec<DomainName>, Addresses)> {
     let packet = Packet::parse(answer).ok()?;
     if !packet.has_flags(PacketFlag::RESPONSE) || packet.rcode() != RCODE::NoError {
@@ -172,7 +172,7 @@ fn read(answer: &[u8]) -> Option<(Vec<DomainName>, Addresses)> {
     names.extend(packet.questions.first()?.qname.to_string().parse::<DomainName>().ok());
     let (mut addresses, mut ttl) = (Vec::new(), u32::MAX);
     for record in packet.answers.iter().take(MOST_ANSWERS) {
-        // A chain is as old as its oldest part.
+        // A chain of aliases lives as long as its shortest-lived part.
         ttl = ttl.min(record.ttl);
         let lasts = Duration::from_secs(ttl.into());
         match &record.rdata {
@@ -184,7 +184,7 @@ fn read(answer: &[u8]) -> Option<(Vec<DomainName>, Addresses)> {
             _ => {}
         }
     }
-    // Nobody goes to these for a name's sake.
+    // These are not addresses of servers.
     addresses.retain(|(address, _)| {
         !address.is_loopback() && !address.is_unspecified() && !address.is_multicast()
     });

@@ -1,23 +1,23 @@
 use crate::Mac;
 use std::net::IpAddr;
 
-/// What a DHCP server gave to a device.
+/// A DHCP lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// The name by which the device asked.
+    /// The host name that the device sent.
     pub host: String,
-    /// Its hardware address; IPv6 leases don't tell it.
+    /// Its MAC address; IPv6 leases don't contain it.
     pub mac: Option<Mac>,
     /// Its address.
     pub address: IpAddr,
 }
 
-/// Leases of more devices than a /16 has are nobody's.
+/// Maximum number of leases: more than a /16 has can't be right.
 const MOST: usize = 65_536;
 
-/// Reads dnsmasq's file of leases, which is OpenWrt's too: a line has when the lease ends, the
-/// hardware address (of IPv6 the IAID), the address, the name or `*`, and the client's ID.
-/// Lines of another form are passed over.
+/// Reads dnsmasq's file of leases, which is OpenWrt's too: each line has the lease's expiry, the
+/// MAC address (for IPv6 the IAID), the address, the name or `*`, and the client's ID. Other lines
+/// are skipped.
 pub fn read_leases(text: &str) -> Vec<Lease> {
     text.lines().filter_map(lease).take(MOST).collect()
 }
@@ -26,7 +26,7 @@ fn lease(line: &str) -> Option<Lease> {
     let mut words = line.split_whitespace();
     let (_, hardware, address, host) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let address = address.parse().ok()?;
-    // Another kind of hardware than Ethernet is told before the address: "06-…".
+    // Hardware types other than Ethernet are prefixed to the address: "06-…".
     (host != "*").then(|| Lease { host: host.to_owned(), mac: hardware.parse().ok(), address })
 }
 

@@ -1,5 +1,5 @@
-//! Which traffic goes where: what rules match, which link they choose, by which marks
-//! connections keep it, and why. Pure: files are given as text, links as lists.
+//! Which traffic goes where: what rules match, which link they choose, which marks keep connections
+//! on it, and why. Pure: files are given as text, links as lists.
 
 #![forbid(unsafe_code)]
 

@@ -1,21 +1,21 @@
-//! By which values of connections' marks direct connections keep their link.
+//! Assigns the connection mark values that keep direct connections on their link.
 
-/// One value for each list of links and link of it: a connection shows by which link it left
-/// and what it would take instead. Values stay over reloads, also of rules that are gone, so
-/// that connections stay where they are.
+/// One value for each list of links and each link in it: a connection's mark shows which link it
+/// uses and which it would use instead. Values persist across reloads, even of removed rules, so
+/// that connections stay on their links.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     pairs: Vec<Pair>,
 }
 
-/// A list of links, and the one of it by which connections left.
+/// A list of links, and the link in it that connections use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pair {
     /// The list.
     pub links: Vec<String>,
     /// Whether connections of this list end when a preferred link works again.
     pub end_on_recovery: bool,
-    /// The one.
+    /// The link in use.
     pub link: String,
     /// Their value, within the mask.
     pub mark: u32,
@@ -23,12 +23,13 @@ pub struct Pair {
     pub in_use: bool,
 }
 
-/// Values that are left to other uses of the same bits: answers to what came in by links.
+/// Values reserved for another use of the same bits: replies to connections that came in over
+/// links.
 const OTHERS: usize = 16;
 
 impl Marks {
-    /// Values for what the rules have now, of those that `mask` has but `own`. Gives the
-    /// values that had to be taken from lists that no rule has any more.
+    /// Assigns values to the rules' current lists, from those in `mask` except `own`. Returns the
+    /// values that were taken from lists that no rule has any more.
     ///
     /// # Errors
     /// How many values there are when they are too few; nothing changes then.
@@ -73,7 +74,7 @@ impl Marks {
         Ok(taken_away)
     }
 
-    /// The value of connections of a list that left by a link.
+    /// The value of a list's connections over a link.
     pub fn of(&self, links: &[String], end_on_recovery: bool, link: &str) -> Option<u32> {
         let pair = self.pairs.iter().find(|pair| {
             pair.links == links && pair.end_on_recovery == end_on_recovery && pair.link == link
@@ -81,12 +82,12 @@ impl Marks {
         pair.map(|pair| pair.mark)
     }
 
-    /// All, also of lists that no rule has any more.
+    /// All pairs, including those of lists that no rule has any more.
     pub fn pairs(&self) -> &[Pair] {
         &self.pairs
     }
 
-    /// The value of what is refused.
+    /// The value of refused connections.
     pub fn refused(mask: u32, own: u32) -> Option<u32> {
         every_value(mask, own).next_back()
     }
@@ -98,14 +99,14 @@ impl Pair {
     }
 }
 
-/// From the upper end: others begin at the lower one.
+/// From the upper end, as others start at the lower one.
 fn values(mask: u32, own: u32) -> Vec<u32> {
     let all: Vec<u32> = every_value(mask, own).collect();
     let others = OTHERS.min(all.len() / 2);
     all.into_iter().skip(others).rev().skip(1).collect()
 }
 
-/// All that fit into a run of bits, but 0 and `own`.
+/// All values of a run of bits, except 0 and `own`.
 fn every_value(mask: u32, own: u32) -> impl DoubleEndedIterator<Item = u32> {
     let shift = mask.trailing_zeros();
     let most = mask.checked_shr(shift).unwrap_or(0);
@@ -155,7 +156,7 @@ mod tests {
         assert!(
             lists(150..250).iter().all(|(links, _)| marks.of(links, false, &links[0]).is_some())
         );
-        // Other bits: nothing of before counts.
+        // With other bits, previous values don't apply.
         assert_eq!(marks.assign(&lists(0..1), 0xff00, OWN), Ok(vec![]));
         assert_eq!(marks.pairs().len(), 1);
     }

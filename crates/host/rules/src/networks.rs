@@ -1,9 +1,9 @@
-//! Files of networks that the user gives.
+//! Files of networks provided by the user.
 
 use ipnet::{IpNet, Ipv4Subnets, Ipv6Subnets};
 use std::net::IpAddr;
 
-/// Networks that belong together, of a table of origins.
+/// A row of a table of origins: an address range.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// First address.
@@ -12,23 +12,23 @@ pub struct Origin {
     pub last: IpAddr,
     /// The autonomous system that announces it; 0 for none.
     pub asn: u32,
-    /// The country, two letters (ISO 3166), or what the table has in its place.
+    /// The country, two letters (ISO 3166), or whatever the table has instead.
     pub country: String,
 }
 
 /// A line that can't be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrongLine {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
-    /// What it has, cut short.
+    /// Its text, truncated.
     pub text: String,
 }
 
-/// One network or address a line. What follows `#` or `;` is a comment.
+/// Reads one network or address per line. `#` and `;` start a comment.
 ///
 /// # Errors
-/// The first line that is none.
+/// The first line that isn't one.
 pub fn read_networks(text: &str) -> Result<Vec<IpNet>, WrongLine> {
     let mut networks = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -42,11 +42,11 @@ pub fn read_networks(text: &str) -> Result<Vec<IpNet>, WrongLine> {
     Ok(IpNet::aggregate(&networks))
 }
 
-/// A table of origins as iptoasn.com and others give it: first address, last address, number of
-/// the autonomous system, country, anything; between tabs or commas.
+/// Reads a table of origins in the format of iptoasn.com and others: first address, last address,
+/// AS number, country, anything else; separated by tabs or commas.
 ///
 /// # Errors
-/// The first line that has another form.
+/// The first line in another format.
 pub fn read_origins(text: &str) -> Result<Vec<Origin>, WrongLine> {
     let mut origins = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {

@@ -1,19 +1,19 @@
 use crate::Conditions;
 
-/// A rule, as things are now: names of devices and countries are addresses.
+/// A rule with the current addresses of its devices and countries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its name.
     pub name: String,
     /// What it matches.
     pub conditions: Conditions,
-    /// Whether it counts now, by the time of day.
+    /// Whether it applies at this time of day.
     pub counts_now: bool,
-    /// What becomes of what it matches.
+    /// What happens to connections that it matches.
     pub verdict: Verdict,
 }
 
-/// What becomes of a connection.
+/// What happens to a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It takes the tunnel.
@@ -29,13 +29,13 @@ pub enum Verdict {
 pub struct Targets {
     /// Links' names, the preferred first.
     pub links: Vec<String>,
-    /// What becomes of connections while none of them works.
+    /// What happens to connections while none of them works.
     pub otherwise: Otherwise,
     /// A connection that had to take a later link is ended when an earlier one works again.
     pub end_on_recovery: bool,
 }
 
-/// What becomes of direct connections without a link that works.
+/// What happens to direct connections without a working link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Otherwise {
     /// They take the tunnel.
@@ -49,7 +49,7 @@ pub enum Otherwise {
 pub struct Candidate {
     /// Its name.
     pub link: String,
-    /// Whether it works: it is there, and nothing shows that it carries nothing.
+    /// Whether it works: it exists, and nothing indicates that it is dead.
     pub works: bool,
 }
 
@@ -59,14 +59,14 @@ impl Targets {
         self.links.iter().map(String::as_str).find(|link| works(candidates, link))
     }
 
-    /// The link that a new connection would take if `gone` died too.
+    /// The link that a new connection would take if `gone` failed, too.
     pub fn without<'t>(&'t self, gone: &str, candidates: &[Candidate]) -> Option<&'t str> {
         let others = self.links.iter().map(String::as_str).filter(|link| *link != gone);
         others.into_iter().find(|link| works(candidates, link))
     }
 
-    /// Whether connections that left by `link` shall end: it doesn't work any more, or a
-    /// preferred one does again.
+    /// Whether connections over `link` should be ended: it no longer works, or a preferred one
+    /// works again.
     pub fn gives_up(&self, link: &str, candidates: &[Candidate]) -> bool {
         let preferred = self.end_on_recovery && self.now(candidates) != Some(link);
         !works(candidates, link) || preferred

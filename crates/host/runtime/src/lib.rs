@@ -1,4 +1,4 @@
-//! An asynchronous runtime with a thread to itself, for what goes on beside everything else.
+//! An async runtime on its own thread, for background work.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use std::io;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
-/// Ends, with all that runs on it, when dropped, wherever that is; nobody waits for that.
+/// It ends with all its tasks when dropped, on whatever thread; dropping doesn't wait.
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle,
@@ -14,10 +14,10 @@ pub struct Runtime {
 }
 
 impl Runtime {
-    /// Starts it on a thread of this name (pthread_setname_np(3): of 15 bytes at the most).
+    /// Starts it on a thread with this name (at most 15 bytes, pthread_setname_np(3)).
     ///
     /// # Errors
-    /// No thread or epoll is to be had: a runtime that starts its threads itself panics then.
+    /// No thread or epoll can be created: a multi-threaded runtime would panic.
     pub fn start(name: &str) -> io::Result<Runtime> {
         let of_it = |error: io::Error| {
             io::Error::new(error.kind(), format!("starting the thread {name}: {error}"))
@@ -26,7 +26,7 @@ impl Runtime {
         let handle = runtime.handle().clone();
         let (ends, ended) = oneshot::channel();
         let run = move || {
-            // By the other end's being dropped.
+            // Ends when the other end is dropped.
             let _ = runtime.block_on(ended);
             runtime.shutdown_background();
         };
@@ -34,7 +34,7 @@ impl Runtime {
         Ok(Runtime { handle, _ends: ends })
     }
 
-    /// By which things are run on it.
+    /// A handle to run tasks on it.
     pub fn handle(&self) -> &Handle {
         &self.handle
     }

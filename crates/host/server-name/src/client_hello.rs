@@ -1,14 +1,13 @@
-//! The first message of a TLS connection.
+//! Finds the server's name in the first message of a TLS connection.
 
 use crate::reader::Reader;
 
-/// What the beginning of what a client sends is.
+/// What a client's first bytes contain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hello {
-    /// More has to come to tell.
+    /// More bytes are needed.
     Unfinished,
-    /// It asks for a server by this name, in small letters. No more than letters, digits, `-`,
-    /// `_` and `.` are in it.
+    /// It requests a server by this name, in lower case; only letters, digits, `-`, `_` and `.`.
     For(String),
     /// It names none, or isn't TLS.
     Nameless,
@@ -26,7 +25,7 @@ const LONGEST_NAME: usize = 253;
 /// A client's first message is shorter: browsers' have 2 KB, with keys of post-quantum ciphers.
 const LONGEST_HELLO: usize = 16 << 10;
 
-/// Of a TCP connection's first bytes.
+/// Parses a TCP connection's first bytes.
 pub fn of_records(stream: &[u8]) -> Hello {
     let mut records = Reader::new(stream);
     let mut handshake = Vec::new();
@@ -50,7 +49,7 @@ pub fn of_records(stream: &[u8]) -> Hello {
     of_handshake(&handshake)
 }
 
-/// Of the first bytes of the messages within records, or of QUIC's CRYPTO frames.
+/// Parses the first bytes of the messages within records, or of QUIC's CRYPTO frames.
 pub fn of_handshake(bytes: &[u8]) -> Hello {
     let mut message = Reader::new(bytes);
     match message.u8() {
@@ -62,17 +61,17 @@ pub fn of_handshake(bytes: &[u8]) -> Hello {
     if length > LONGEST_HELLO {
         return Hello::Nameless;
     }
-    // What is behind it is another message.
+    // What follows is another message.
     let whole = message.take(length);
     match server_name(Reader::new(whole.unwrap_or(message.rest()))) {
         Some(found) => found,
-        // It ends amid something, which more may follow of.
+        // It ends in the middle of something; more may follow.
         None if whole.is_none() => Hello::Unfinished,
         None => Hello::Nameless,
     }
 }
 
-/// None where the bytes end too early.
+/// `None` if the bytes end too early.
 fn server_name(mut hello: Reader<'_>) -> Option<Hello> {
     // legacy_version, random.
     hello.take(2 + 32)?;

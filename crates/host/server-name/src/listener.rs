@@ -1,4 +1,4 @@
-//! Many connections' first packets, and the names that they ask for.
+//! Follows many connections' first packets for the names that they request.
 
 use crate::client_hello::{Hello, of_handshake, of_records};
 use crate::quic::initials;
@@ -8,18 +8,18 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// Who asked whom by which name.
+/// A client requested a server by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     /// The client.
     pub from: IpAddr,
     /// The server.
     pub to: IpAddr,
-    /// The name, in small letters.
+    /// The name, in lower case.
     pub name: String,
 }
 
-/// Connections that have begun and not yet said for whom they are.
+/// Connections that have begun and not yet sent a name.
 #[derive(Debug, Default)]
 pub struct Listener {
     beginnings: HashMap<Ends, Beginning>,
@@ -40,21 +40,21 @@ struct Beginning {
     /// QUIC: the connection ID of the first packet.
     id: Option<Vec<u8>>,
     stream: Stream,
-    /// It is known what it asks for, or that it asks for nobody.
+    /// Its name is known, or it sends none.
     over: bool,
 }
 
-/// Connections that are listened to at a time; of more, the oldest are left.
+/// Maximum connections followed at a time; if there are more, the oldest are dropped.
 const MOST: usize = 512;
-/// A client that hasn't said for whom it is until then has nothing to say.
+/// A client that hasn't sent a name by then won't send one.
 const PATIENCE: Duration = Duration::from_secs(15);
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const SYN: u8 = 0x02;
 
 impl Listener {
-    /// An IP packet of a client, from its first byte; it may be cut off. What it asks for is told
-    /// once for each connection.
+    /// Takes a client's IP packet, which may be truncated. Returns the requested name once per
+    /// connection.
     pub fn hear(&mut self, packet: &[u8], now: Instant) -> Option<Asked> {
         let ip = Headers::parse(packet, Layer::L3).ip?;
         if ip.fragment != Fragment::Whole {
@@ -80,7 +80,7 @@ impl Listener {
         let begins = segment.get(13)? & SYN != 0;
         let payload = segment.get(header..)?;
         if begins {
-            // The same ports again are another connection.
+            // A SYN with the same ports starts another connection.
             self.beginnings.remove(&ends);
         }
         let beginning = self.beginning(ends, now);

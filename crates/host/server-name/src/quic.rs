@@ -1,16 +1,16 @@
-//! A client's first packets by QUIC. They are encrypted, but with keys that everybody on the way
-//! can derive (RFC 9001, section 5.2).
+//! Reads a client's first QUIC packets. They are encrypted, but with keys that any observer can
+//! derive (RFC 9001, section 5.2).
 
 use crate::reader::Reader;
 use ring::aead::quic::{AES_128 as HEADER_AES_128, HeaderProtectionKey};
 use ring::aead::{AES_128_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::hkdf::{HKDF_SHA256, KeyType, Prk, Salt};
 
-/// A client's Initial packet, as its datagram has it: still encrypted.
+/// A client's Initial packet, still encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Initial<'a> {
     version: Version,
-    /// The connection ID that the client gave the server, which keys follow from.
+    /// The connection ID that the client chose for the server, from which keys are derived.
     pub to: &'a [u8],
     /// From the first byte to the last of the payload.
     bytes: &'a [u8],
@@ -42,7 +42,7 @@ const KEY_LEN: usize = 16;
 /// A sample is taken as if the packet number had four bytes (RFC 9001, section 5.4.2).
 const SAMPLE_AFTER: usize = 4;
 const SAMPLE_LEN: usize = 16;
-/// Packets of one datagram.
+/// Maximum packets per datagram.
 const MOST_PACKETS: usize = 8;
 
 impl Version {
@@ -84,8 +84,8 @@ impl Version {
     }
 }
 
-/// The Initial packets of a datagram, or of several that follow each other, as the kernel has
-/// those that a program sends at once.
+/// The Initial packets of a datagram, or of several datagrams one after another, as the kernel
+/// passes those that a program sends at once.
 pub fn initials(datagrams: &[u8]) -> Vec<Initial<'_>> {
     let mut found = Vec::new();
     let mut rest = datagrams;
@@ -127,8 +127,8 @@ fn packet(bytes: &[u8]) -> Option<(Option<Initial<'_>>, usize)> {
 }
 
 impl Initial<'_> {
-    /// The pieces of the client's handshake in it, with where they begin in its stream; none
-    /// when the keys aren't those that follow from `id`, or it was made up.
+    /// The pieces of the client's handshake in it, with their offsets in the stream; `None` when
+    /// the keys don't derive from `id`, or it was forged.
     pub fn handshake(&self, id: &[u8]) -> Option<Vec<(usize, Vec<u8>)>> {
         let keys = Keys::of_client(self.version, id)?;
         let mut bytes = self.bytes.to_vec();
@@ -203,8 +203,8 @@ fn expand_label(secret: &Prk, label: &str, out: &mut [u8]) -> Option<()> {
     secret.expand(&info, Length(out.len())).ok()?.fill(out).ok()
 }
 
-/// The pieces of the handshake in a payload, with where they begin (RFC 9000, section 19). What an
-/// Initial packet can't have ends the walk.
+/// The pieces of the handshake in a payload, with their offsets (RFC 9000, section 19). A frame
+/// that isn't allowed in an Initial packet ends the walk.
 pub fn crypto_frames(payload: &[u8]) -> Vec<(usize, Vec<u8>)> {
     let mut found = Vec::new();
     let mut frames = Reader::new(payload);

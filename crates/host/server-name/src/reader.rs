@@ -1,4 +1,4 @@
-//! A walk over bytes that may end at any place.
+//! Reads bytes that may end anywhere.
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
@@ -43,19 +43,19 @@ impl<'a> Reader<'a> {
         Some(u32::from_be_bytes(*bytes))
     }
 
-    /// What has its length before it, in one byte.
+    /// Reads a field with a one-byte length prefix.
     pub(crate) fn vector8(&mut self) -> Option<&'a [u8]> {
         let length = self.u8()?;
         self.take(length.into())
     }
 
-    /// What has its length before it, in two bytes.
+    /// Reads a field with a two-byte length prefix.
     pub(crate) fn vector16(&mut self) -> Option<&'a [u8]> {
         let length = self.u16()?;
         self.take(length.into())
     }
 
-    /// A number of RFC 9000, section 16.
+    /// Reads a variable-length integer (RFC 9000, section 16).
     pub(crate) fn varint(&mut self) -> Option<u64> {
         let first = self.u8()?;
         let more = (1_usize << (first >> 6)) - 1;

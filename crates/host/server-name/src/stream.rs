@@ -1,8 +1,8 @@
-//! The beginning of a stream, of pieces that come in any order.
+//! Reassembles the beginning of a stream from pieces in any order.
 
 use std::collections::BTreeMap;
 
-/// The first bytes as far as nothing is missing, and what came of those behind.
+/// The contiguous first bytes, and later pieces.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     bytes: Vec<u8>,
@@ -10,13 +10,13 @@ pub(crate) struct Stream {
     held: usize,
 }
 
-/// More isn't kept of a stream.
+/// Maximum bytes kept of a stream.
 const MOST: usize = 16 << 10;
-/// Pieces that wait for one before them.
+/// Maximum pieces that wait for an earlier one.
 const MOST_PIECES: usize = 32;
 
 impl Stream {
-    /// Adds what begins at `offset`. Whether there is more of the beginning now.
+    /// Adds the piece at `offset`. Returns whether the contiguous beginning has grown.
     pub(crate) fn insert(&mut self, offset: usize, piece: &[u8]) -> bool {
         if offset.checked_add(piece.len()).is_none_or(|end| end > MOST) || piece.is_empty() {
             return false;

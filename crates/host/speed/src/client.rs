@@ -1,4 +1,4 @@
-//! The home's end: asks, and counts.
+//! The home's end: requests measurements and counts bytes.
 
 use crate::request::Request;
 use portable_atomic::{AtomicU64, Ordering};
@@ -16,12 +16,12 @@ pub enum Direction {
     Up,
 }
 
-/// What was carried.
+/// The measured rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Rate {
     /// Mbit/s of payload, once the connections were up to speed.
     pub mbit: f64,
-    /// The same of the first half of that time and of the second; only of what came down.
+    /// The same for the first and the second half of that time; only for downloads.
     pub halves: [f64; 2],
 }
 
@@ -31,27 +31,27 @@ pub type Load = f64;
 /// Why nothing could be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    /// Nobody answers there.
+    /// No server answers.
     #[error(
         "no answer from {0}: {1}; the other end may be an older version, have interface.speed_test = false, or a firewall in between"
     )]
     Unreachable(SocketAddr, io::Error),
-    /// It broke in the midst, or says what makes no sense.
-    #[error("the measurement broke: {0}")]
+    /// It failed midway, or the answer makes no sense.
+    #[error("the measurement failed: {0}")]
     Broken(String),
 }
 
-/// A server that doesn't answer for this long isn't there.
+/// A server that doesn't answer for this long doesn't exist.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// This part of the time isn't counted: TCP is still finding the rate.
+/// This fraction of the time isn't counted, while TCP is still finding the rate.
 const WARM: u32 = 5;
-/// Sent and read at once, bytes.
+/// Bytes sent and read per call.
 const PIECE: usize = 64 * 1024;
 
-/// Measures one direction for so long by so many connections at once.
+/// Measures one direction for a time with several connections at once.
 ///
 /// # Errors
-/// When nobody answers, or a connection breaks.
+/// When no server answers, or a connection breaks.
 pub fn measure(
     to: SocketAddr,
     direction: Direction,
@@ -89,10 +89,10 @@ pub fn measure(
     Ok(Rate { mbit, halves })
 }
 
-/// Asks how busy the other end's processors are for so long.
+/// Asks how busy the other end's processors are over a time.
 ///
 /// # Errors
-/// When nobody answers.
+/// When no server answers.
 pub fn load_of(to: SocketAddr, lasts: Duration) -> Result<Load, MeasureError> {
     let mut stream = connect(to)?;
     let asked = stream
@@ -100,7 +100,7 @@ pub fn load_of(to: SocketAddr, lasts: Duration) -> Result<Load, MeasureError> {
         .and_then(|()| stream.set_read_timeout(Some(lasts + PATIENCE)));
     asked.map_err(broken)?;
     let answer = rest_of(&mut stream)?;
-    answer.trim().parse().map_err(|_| MeasureError::Broken(format!("{answer:?} is no load")))
+    answer.trim().parse().map_err(|_| MeasureError::Broken(format!("{answer:?} is not a load")))
 }
 
 fn connect(to: SocketAddr) -> Result<TcpStream, MeasureError> {
@@ -113,7 +113,7 @@ fn connect(to: SocketAddr) -> Result<TcpStream, MeasureError> {
     open().map_err(|error| MeasureError::Unreachable(to, error))
 }
 
-/// Adds what comes after `warm` to the two halves of the rest.
+/// Counts what arrives after `warm`, for both halves of the remaining time.
 fn download(
     mut stream: TcpStream,
     began: Instant,
@@ -139,7 +139,7 @@ fn download(
     }
 }
 
-/// Mbit/s, as the other end counted them.
+/// Mbit/s, as counted by the other end.
 fn upload(mut stream: TcpStream, lasts: Duration, warm: Duration) -> Result<f64, MeasureError> {
     let request = Request::Up { lasts, warm };
     stream.write_all(request.line().as_bytes()).map_err(broken)?;
@@ -148,7 +148,7 @@ fn upload(mut stream: TcpStream, lasts: Duration, warm: Duration) -> Result<f64,
         stream.write_all(&piece).map_err(broken)?;
     }
     stream.shutdown(Shutdown::Write).map_err(broken)?;
-    // What is in its buffer goes first.
+    // Its buffered data goes first.
     stream.set_read_timeout(Some(PATIENCE * 2)).map_err(broken)?;
     let answer = rest_of(&mut stream)?;
     let numbers: Vec<f64> =
@@ -156,11 +156,11 @@ fn upload(mut stream: TcpStream, lasts: Duration, warm: Duration) -> Result<f64,
     match numbers.as_slice() {
         [bytes, micros] if *micros > 0.0 => Ok(bytes * 8.0 / micros),
         [_, _] => Ok(0.0),
-        _ => Err(MeasureError::Broken(format!("{answer:?} are no counts"))),
+        _ => Err(MeasureError::Broken(format!("{answer:?} are not counts"))),
     }
 }
 
-/// A short answer, until the other end has no more.
+/// Reads a short answer until the end of the stream.
 fn rest_of(stream: &mut TcpStream) -> Result<String, MeasureError> {
     const LONGEST: u64 = 256;
     let mut answer = String::new();

@@ -1,10 +1,10 @@
-//! What a tunnel carries, measured by TCP between its ends: the concentrator has a
-//! [`Server`], homes [`measure`]. No third party is asked.
+//! Measures what a tunnel carries with TCP between its ends: the concentrator has a [`Server`],
+//! homes [`measure`]. No third party is involved.
 //!
-//! A connection carries one request, a line: `braid-speed/1 down MS`, which is answered by
-//! bytes for so long; `braid-speed/1 up MS WARM`, after which the client sends for so long, and
-//! is told how many bytes came after the first `WARM` ms, and in how many microseconds;
-//! `braid-speed/1 load MS`, answered by how busy the processors were in that time, 0 to 1.
+//! A connection carries one request, a line: `braid-speed/1 down MS` is answered with bytes for
+//! that long; after `braid-speed/1 up MS WARM` the client sends for that long, and is told how many
+//! bytes arrived after the first `WARM` ms, and in how many microseconds; `braid-speed/1 load MS`
+//! is answered with how busy the processors were in that time, 0 to 1.
 
 #![forbid(unsafe_code)]
 

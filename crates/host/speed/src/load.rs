@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// Of a time that begins now, 0 to 1; none where `/proc` doesn't tell.
+/// Measures over a time that starts now, 0 to 1; `None` if `/proc` doesn't tell.
 pub fn over(time: Duration) -> Option<f64> {
     let before = ticks()?;
     std::thread::sleep(time);
@@ -13,7 +13,7 @@ pub fn over(time: Duration) -> Option<f64> {
     Some((1.0 - idle / all).clamp(0.0, 1.0))
 }
 
-/// All, and those in which nothing was to be done (proc_stat(5); guests' are in user's).
+/// All ticks, and idle ones (proc_stat(5); guests' are included in user's).
 fn ticks() -> Option<(u64, u64)> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     let first = text.lines().next()?.strip_prefix("cpu ")?;

@@ -1,32 +1,32 @@
-//! What a client asks for.
+//! Clients' requests.
 
 use std::time::Duration;
 
 /// What every request begins with.
 const GREETING: &str = "braid-speed/1";
-/// A request is no longer, bytes.
+/// Maximum length of a request, bytes.
 pub const LONGEST: usize = 64;
-/// Nothing is measured for longer.
+/// Maximum duration of a measurement.
 pub const LONGEST_TIME: Duration = Duration::from_secs(30);
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// Send for so long.
+    /// Send for this long.
     Down(Duration),
-    /// Read for so long, and count what comes after `warm`.
+    /// Read for a time, and count what arrives after `warm`.
     Up {
-        /// For so long.
+        /// How long to read.
         lasts: Duration,
-        /// What comes sooner isn't counted.
+        /// What arrives sooner isn't counted.
         warm: Duration,
     },
-    /// Tell how busy the processors are for so long.
+    /// Measure how busy the processors are for this long.
     Load(Duration),
 }
 
 impl Request {
-    /// Reads a line; none if it is no request.
+    /// Parses a line; `None` if it isn't a request.
     pub fn parse(line: &str) -> Option<Request> {
         let mut words = line.strip_prefix(GREETING)?.split_ascii_whitespace();
         let what = words.next()?;

@@ -17,20 +17,20 @@ pub struct Server {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Connections at once; a measurement takes five.
+/// Maximum concurrent connections; a measurement uses five.
 const MOST: usize = 16;
 /// A client silent for this long is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// How often it checks whether to stop.
 const LOOK: Duration = Duration::from_millis(200);
-/// Sent and read at once, bytes.
+/// Bytes sent and read per call.
 const PIECE: usize = 64 * 1024;
 
 impl Server {
-    /// Listens at these addresses for clients from `homes`; connections from others are closed.
+    /// Listens on these addresses for clients from `homes`; connections from others are closed.
     ///
     /// # Errors
-    /// When a thread can't be started, or it can listen at none of the addresses.
+    /// When no thread can be started, or it can't listen on any of the addresses.
     pub fn start(addresses: &[SocketAddr], homes: Vec<IpNet>) -> io::Result<Server> {
         let stop = Arc::new(AtomicBool::new(false));
         let (homes, open) = (Arc::new(homes), Arc::new(AtomicUsize::new(0)));
@@ -72,7 +72,7 @@ impl Drop for Server {
     }
 }
 
-/// Who lets connections in.
+/// Accepts connections.
 struct Door {
     stop: Arc<AtomicBool>,
     homes: Arc<Vec<IpNet>>,
@@ -84,9 +84,9 @@ impl Door {
         while !self.stop.load(Ordering::Relaxed) {
             match listener.accept() {
                 Ok((stream, from)) if self.is_home(from.ip()) => self.let_in(stream),
-                // A stranger: hung up on.
+                // A stranger: the connection is closed.
                 Ok(_) => {}
-                // Nobody connects, or there is no file descriptor left for the connection.
+                // No connection is pending, or no file descriptor is left for it.
                 Err(_) => std::thread::sleep(LOOK),
             }
         }
@@ -165,7 +165,7 @@ fn receive(
 ) -> io::Result<(u64, Duration)> {
     let (began, mut piece) = (Instant::now(), vec![0; PIECE]);
     let (mut bytes, mut from, mut until) = (0, None, began);
-    // What is under way when the client ends may need longer.
+    // Data in flight when the client stops may need longer.
     while began.elapsed() < lasts + PATIENCE && !stop.load(Ordering::Relaxed) {
         let read = stream.read(&mut piece)?;
         if read == 0 {
@@ -222,7 +222,7 @@ mod tests {
     fn no_more_are_let_in_than_there_are_places() {
         let (_server, at) = server("127.0.0.0/8");
         let waiting: Vec<TcpStream> = (0..MOST).map(|_| TcpStream::connect(at).unwrap()).collect();
-        // They are taken in order: this one comes after them.
+        // Connections are accepted in order: this one comes after them.
         assert!(measure(at, Direction::Down, 1, TIME).is_err());
         drop(waiting);
     }

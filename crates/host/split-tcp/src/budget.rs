@@ -1,39 +1,40 @@
-//! How much memory connections may fill: small while they idle, as much as they can use while
-//! they are busy, and of one home never more than its share.
+//! How much memory connections may fill: little while idle, as much as they can use while busy, and
+//! never more than its share for one home.
 //!
-//! The kernel's own sizing of buffers knows no bound but each connection's. Here every
-//! direction of a connection has a grant, which is divided among the socket it reads, what is
-//! between, and the socket it writes. A grant doubles where that many bytes passed that it might
-//! have been too small, up to half of what would be left without it (as in Choudhury and Hahne's
-//! dynamic thresholds, 1998: however many are busy, newcomers find as much as each of them has),
-//! and goes back when it isn't used any more.
+//! The kernel's own buffer sizing has no limit besides each connection's. Here every direction of a
+//! connection has a grant, which is divided among the socket it reads, the data in between, and the
+//! socket it writes. A grant doubles when so many bytes passed that it may have been too small, up
+//! to half of what would be left without it (as in Choudhury and Hahne's dynamic thresholds, 1998:
+//! however many are busy, newcomers find as much as each of them has), and is returned when no
+//! longer used.
 
-/// What a direction has while idle, or when no more is left: enough to accept a few packets.
+/// A direction's grant while idle, or when no more is left: enough to accept a few packets.
 const IDLE: u64 = 16 << 10;
-/// What it has as soon as there is something to move: the first flight of 64 segments between
-/// the ends has room.
+/// Its grant as soon as there is something to move: room for the first flight of 64 segments
+/// between the ends.
 const START: u64 = 512 << 10;
-/// A direction moved this part of its grant: it might have been too small, since the window is
-/// about a quarter of it (half is the receive buffer, of which the kernel announces half).
+/// If a direction moved this fraction of its grant, the grant may have been too small, since the
+/// window is about a quarter of it (half is the receive buffer, of which the kernel announces
+/// half).
 const MIGHT_FILL: u64 = 4;
-/// A direction that in a period moved less than this part of its grant has no use for it, on
-/// roads of up to a second.
+/// If a direction moved less than this fraction of its grant in a period, it doesn't need it (with
+/// round trips of up to a second).
 const NO_USE: u64 = 16;
 
-/// Of eight parts of a home's memory those that busy directions have besides what idle ones
-/// have: however many are busy, new connections find room, and the other way around.
+/// Eighths of a home's memory for busy directions' additional grants: however many are busy, new
+/// connections find room, and vice versa.
 const BUSY_PARTS: u64 = 3;
-/// A direction gets as its start at most this part of what is left: many begin at once.
+/// A direction's first grant is at most this fraction of what is left, as many may begin at once.
 const BEGINNERS: u64 = 32;
 
 /// A home's share of memory.
 #[derive(Debug)]
 pub(crate) struct Share {
-    /// For what each direction has at least.
+    /// Left for minimum grants.
     idle_left: u64,
-    /// For what some have more.
+    /// Left for larger grants.
     left: u64,
-    /// No direction gets more.
+    /// Maximum grant of a direction.
     most: u64,
 }
 
@@ -43,19 +44,18 @@ pub(crate) struct Grant {
     bytes: u64,
     /// Bytes moved in this period.
     moved: u64,
-    /// Of these, those since it grew.
+    /// Of these, those since the grant grew.
     since: u64,
 }
 
 impl Share {
-    /// All of a home's connections together get `memory`; a buffer of one at most `buffer`.
+    /// All of a home's connections together get `memory`; a single buffer at most `buffer`.
     pub(crate) fn new(memory: u64, buffer: u64) -> Self {
         let left = memory / 8 * BUSY_PARTS;
         Share { idle_left: memory - left, left, most: buffer.saturating_mul(2).max(IDLE) }
     }
 
-    /// A new connection's grants, one for each direction; none where not even those of an idle
-    /// one are left.
+    /// A new connection's grants, one per direction; `None` if not even idle grants are left.
     pub(crate) fn open(&mut self) -> Option<[Grant; 2]> {
         self.idle_left = self.idle_left.checked_sub(2 * IDLE)?;
         Some([(); 2].map(|()| {
@@ -73,15 +73,15 @@ impl Share {
         }
     }
 
-    /// An idle direction has something to move. Tells whether its grant is another now.
+    /// An idle direction has something to move. Returns whether its grant changed.
     pub(crate) fn wake(&mut self, grant: &mut Grant) -> bool {
-        // It counts as used, or it would be gone before the first answer.
+        // Count it as used, or it would be withdrawn before the first answer.
         grant.moved += 1;
         let wanted = START.min(self.most).min(self.left / BEGINNERS);
         grant.is_idle() && self.set(grant, wanted.max(IDLE))
     }
 
-    /// A direction has moved some bytes. Tells whether its grant is another now.
+    /// A direction has moved some bytes. Returns whether its grant changed.
     pub(crate) fn moved(&mut self, grant: &mut Grant, bytes: u64) -> bool {
         grant.moved = grant.moved.saturating_add(bytes);
         grant.since = grant.since.saturating_add(bytes);
@@ -90,12 +90,12 @@ impl Share {
         }
         grant.since = 0;
         let wanted = (2 * grant.bytes).min(self.most).min(self.fair(grant));
-        // Hardly more isn't worth the system calls.
+        // A small increase isn't worth the system calls.
         wanted > grant.bytes + grant.bytes / 4 && self.set(grant, wanted)
     }
 
-    /// A period has passed. `held` tells how many bytes are on their way in the buffers.
-    /// Tells whether the grant is another now.
+    /// A period has passed. `held` returns how many bytes are in the buffers. Returns whether the
+    /// grant changed.
     pub(crate) fn period(&mut self, grant: &mut Grant, held: impl FnOnce() -> u64) -> bool {
         let moved = std::mem::take(&mut grant.moved);
         grant.since = 0;
@@ -107,8 +107,8 @@ impl Share {
         if grant.is_idle() {
             return false;
         }
-        // What stands in a buffer takes memory, whatever was granted: the kernel counts up to
-        // twice the bytes, and there are two buffers.
+        // Buffered data takes memory, whatever was granted: the kernel counts up to twice the
+        // bytes, and there are two buffers.
         let wanted = wanted.max(held().saturating_mul(4)).max(IDLE);
         wanted < grant.bytes && self.set(grant, wanted)
     }
@@ -134,12 +134,12 @@ impl Grant {
         self.bytes / 2
     }
 
-    /// Bytes that are read at a time, and kept if they can't be written: of `most` at most.
+    /// Bytes read at a time, and kept if they can't be written: at most `most`.
     pub(crate) fn chunk(&self, most: usize) -> usize {
         usize::try_from(self.bytes / 8).map_or(most, |chunk| chunk.min(most))
     }
 
-    /// Bytes of the send buffer of the socket that is written, beside chunks of `most`.
+    /// Bytes of the send buffer of the socket that is written, in addition to chunks of `most`.
     pub(crate) fn send(&self, most: usize) -> u64 {
         self.bytes / 2 - self.chunk(most) as u64
     }
@@ -156,7 +156,7 @@ mod tests {
         open.iter().flatten().map(|grant| grant.bytes).sum()
     }
 
-    /// Moves much by a connection until its grant is as large as it gets.
+    /// Moves data over a connection until its grant is as large as it gets.
     fn fill(share: &mut Share, grant: &mut Grant) -> u64 {
         while share.moved(grant, 1 << 20) || grant.since > 0 {}
         grant.bytes
@@ -222,7 +222,7 @@ mod tests {
         assert!(idle.iter().flatten().all(Grant::is_idle));
         let mut busy = share.open().unwrap();
         assert_eq!(fill(&mut share, &mut busy[1]), 2 * BUFFER);
-        // As many as the config allows can be there.
+        // As many as the config allows can exist.
         idle.extend((10_001..20_000).map(|_| share.open().unwrap()));
     }
 

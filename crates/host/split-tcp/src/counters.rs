@@ -4,15 +4,15 @@ use portable_atomic::{AtomicU64, Ordering};
 /// What a proxy did since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Connections now.
+    /// Current connections.
     pub open: u64,
     /// Connections that began to be split.
     pub accepted: u64,
-    /// Whose other end couldn't be reached, or refused.
+    /// Connections whose server couldn't be reached, or refused.
     pub unreachable: u64,
-    /// That were refused here, since there were too many, or no descriptors.
+    /// Connections refused here: too many, or no file descriptors.
     pub over_limit: u64,
-    /// That a reset ended.
+    /// Connections that ended with a reset.
     pub reset: u64,
     /// Bytes that went into the tunnel.
     pub bytes_into: u64,
@@ -50,7 +50,7 @@ impl Counter {
 }
 
 impl Counters {
-    /// The counter of bytes that a connection of this way sends (`from_client`) or gets.
+    /// The byte counter for what a connection in this direction sends (`from_client`) or receives.
     pub(crate) fn bytes(&self, way: Way, from_client: bool) -> &Counter {
         match (way, from_client) {
             (Way::Into, true) | (Way::OutOf, false) => &self.bytes_into,

@@ -1,14 +1,15 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What a process needs besides: devices, sockets, logs, pipes to other programs.
+/// Descriptors that the process needs for other purposes: devices, sockets, logs, pipes to other
+/// programs.
 const OTHERS: u64 = 512;
 
-/// Lets this process have two descriptors for each of so many connections. Tells how many
-/// it may have if that isn't enough.
+/// Raises the limit to two descriptors per connection. Returns the allowed number if that isn't
+/// enough.
 pub fn allow_descriptors(connections: usize) -> Option<u64> {
     let wanted = (connections as u64).saturating_mul(2).saturating_add(OTHERS);
     let limit = getrlimit(Resource::Nofile);
-    // None is no limit.
+    // `None` means no limit.
     let current = limit.current.unwrap_or(u64::MAX);
     if current >= wanted {
         return None;
@@ -19,7 +20,8 @@ pub fn allow_descriptors(connections: usize) -> Option<u64> {
     (allowed < wanted).then_some(allowed)
 }
 
-/// For how many connections so many descriptors are enough: the rest of the process keeps its own.
+/// For how many connections this many descriptors suffice, leaving enough for the rest of the
+/// process.
 pub fn connections_by(descriptors: u64) -> usize {
     let others = OTHERS.min(descriptors / 2);
     usize::try_from((descriptors - others) / 2).unwrap_or(usize::MAX)

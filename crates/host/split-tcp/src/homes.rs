@@ -12,11 +12,11 @@ pub(crate) struct Homes {
     limits: Limits,
     /// Connections of all.
     open: usize,
-    /// There may be others than the one that asks.
+    /// Whether there may be several homes.
     several: bool,
 }
 
-/// A home's number; `None` for addresses that are nobody's.
+/// A home's number; `None` for addresses of no home.
 pub(crate) type Home = Option<usize>;
 
 /// What each home may have.
@@ -46,8 +46,8 @@ impl Homes {
         Homes { networks, at: HashMap::new(), limits, open: 0, several: homes.len() > 1 }
     }
 
-    /// Counts one more for the home at the tunnel's far end, if it may have one more: it has no
-    /// more than all that are left, so that no home leaves nothing for others.
+    /// Counts one more connection for the home at the tunnel's far end, if allowed: a home may have
+    /// at most as many as are left, so that no home exhausts them.
     pub(crate) fn admit(
         &mut self,
         way: Way,
@@ -114,7 +114,7 @@ mod tests {
         assert_eq!(whose(admit(&mut homes, "172.16.0.1", Way::OutOf)), Some(0));
         homes.leave(home, grants);
         assert_eq!(whose(admit(&mut homes, "10.1.1.1", Way::OutOf)), Some(1));
-        // Of what goes into the tunnel the server is the far end.
+        // For connections into the tunnel, the server is the far end.
         assert_eq!(whose(admit(&mut homes, "10.1.1.1", Way::Into)), Some(0));
     }
 
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(take_all(&mut homes, "172.16.0.1").len(), 75);
         greedy.into_iter().for_each(|(home, grants)| homes.leave(home, grants));
         assert_eq!(take_all(&mut homes, "10.1.1.1").len(), 113);
-        // Where there is but one home it has them all, and the process keeps its others.
+        // A single home gets all of them, except the process' own.
         let mut alone = Homes::new(&[vec!["0.0.0.0/0".parse().unwrap()]], homes.limits);
         assert_eq!(take_all(&mut alone, "10.1.1.1").len(), 300);
     }

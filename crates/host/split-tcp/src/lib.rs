@@ -1,15 +1,14 @@
-//! TCP connections that are split at the tunnel: each ends at this host's proxy and goes on
-//! from there as another, so that slow start, windows and congestion control of the way
-//! through the tunnel are the proxies', and neither client nor server waits for the other's
-//! acknowledgements.
+//! Splits TCP connections at the tunnel: each ends at this host's proxy, which continues it as
+//! another, so that the proxies control slow start, windows and congestion control through the
+//! tunnel, and neither client nor server waits for the other's acknowledgements.
 //!
-//! Both ends of a tunnel run the same proxy, and each splits for itself: what comes from
-//! its own side goes on through the tunnel, what comes from the tunnel goes on to its own
-//! side. Nothing is said between the two but the connection itself; addresses are kept
-//! (`IP_TRANSPARENT`), so that an end without a proxy is just where the connection goes.
+//! Both ends of a tunnel may run the proxy, independently: connections from its own side continue
+//! through the tunnel, those from the tunnel continue to its own side. The two exchange only the
+//! connection itself; addresses are kept (`IP_TRANSPARENT`), so that it also works if the other end
+//! has no proxy.
 //!
-//! How packets get here is `braid-linux`' business (nftables' tproxy, routing tables by
-//! the sockets' marks). One thread serves all connections.
+//! `braid-linux` directs packets here (nftables' tproxy, routing tables by socket marks). One
+//! thread serves all connections.
 
 mod budget;
 mod counters;
@@ -35,17 +34,17 @@ pub struct Settings {
     pub outer_mark: u32,
     /// Congestion control toward the tunnel, as the kernel names it.
     pub congestion: String,
-    /// The most that a connection may have in one buffer, in bytes.
+    /// Maximum size of one buffer of a connection, in bytes.
     pub buffer: u64,
-    /// The most that all connections of one home may have in buffers, in bytes.
+    /// Maximum size of all buffers of one home's connections, in bytes.
     pub memory: u64,
-    /// Connections of one home at a time.
+    /// Maximum concurrent connections of one home.
     pub connections: usize,
-    /// Networks of each home, to count its connections; the longest prefix counts.
+    /// Networks of each home, to count its connections; the longest prefix applies.
     pub homes: Vec<Vec<IpNet>>,
 }
 
-/// Which way a connection goes.
+/// The direction of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From this end's side into the tunnel.
@@ -54,7 +53,7 @@ pub enum Way {
     OutOf,
 }
 
-/// The ports that packets have to be brought to, on `127.0.0.1` and `::1`.
+/// The ports that packets must be directed to, on `127.0.0.1` and `::1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ports {
     /// For connections into the tunnel.

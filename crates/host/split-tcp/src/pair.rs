@@ -1,4 +1,4 @@
-//! A split connection: two sockets, and what is on its way between them.
+//! A split connection: two sockets, and the data in between.
 
 use crate::budget::{Grant, Share};
 use crate::counters::Counters;
@@ -9,26 +9,25 @@ use socket2::Socket;
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
-/// How long the other end of a connection that was reset is given for each bit of what came
-/// before, until it is reset without having it all.
+/// After a reset, the other end gets this long to make any progress in receiving earlier data,
+/// before it is reset without having received all.
 const STANDS_STILL: Duration = Duration::from_secs(10);
-/// Within this part of the time for which it has been so, what came before a reset is asked for
-/// again.
+/// The next check of earlier data comes after this fraction of the time that it has been unchanged.
 const ASKED_AGAIN: u32 = 4;
 const ASKED_AGAIN_WITHIN: Duration = Duration::from_millis(5);
 const ASKED_AGAIN_AFTER: Duration = Duration::from_millis(250);
-/// The same of one that has ended in good order: nobody waits for it.
+/// The same for a connection that ended in order: nothing waits for it.
 const ENDED_ASKED_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// When both directions have ended and no more bytes than these are still to be acknowledged, the
-/// kernel does the rest: a packet or some.
+/// When both directions have ended and at most this many bytes (a few packets) are unacknowledged,
+/// the kernel does the rest.
 const REST: u64 = 4 << 10;
 
 /// Which socket of a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Leg {
-    /// The one that was accepted.
+    /// The accepted socket.
     Client,
-    /// The one that goes on.
+    /// The socket to the server.
     Onward,
 }
 
@@ -36,9 +35,9 @@ pub(crate) enum Leg {
 pub(crate) struct Pair {
     pub(crate) route: Route,
     pub(crate) home: Home,
-    /// Of what the client says, and of what it is told.
+    /// Grants for the client's data, and for the answers to it.
     grants: [Grant; 2],
-    /// Whether the proxy knows that it has more than an idle one.
+    /// Whether the proxy has it in its list of those with more than an idle grant.
     pub(crate) listed: bool,
     pub(crate) class: Class,
     client: Socket,
@@ -47,7 +46,7 @@ pub(crate) struct Pair {
     onward_ready: Ready,
     up: Relay,
     down: Relay,
-    /// Whether some of the client's request went already.
+    /// Whether part of the client's request was sent with the SYN.
     asked_with_first_packet: bool,
     failed: Option<Failed>,
     /// Since when both directions have ended.
@@ -59,49 +58,49 @@ pub(crate) struct Pair {
 struct Failed {
     leg: Leg,
     since: Instant,
-    /// What the other end still has to get, and since when it is so much.
+    /// How much the other end still has to receive, and since when it is that much.
     left: u64,
     stands_since: Instant,
 }
 
 #[derive(Debug)]
 enum Phase {
-    /// It waits for the client's request, which goes with the first packet.
+    /// It waits for the client's request, which is sent with the first packet.
     Listens,
-    /// The socket that goes on.
+    /// It connects with this socket.
     Connects(Socket),
     Connected(Socket),
 }
 
-/// What a socket can do, as epoll last told or a call disproved.
+/// What a socket can do, according to the last epoll event or call.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ready {
     read: bool,
     write: bool,
 }
 
-/// How a pair is after an event.
+/// The state of a pair after an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It waits for its sockets.
     Waits,
     /// The client has a request: time to connect.
     Asked,
-    /// It could go on, but others have their turn first.
+    /// It could continue, but others have their turn first.
     Turn,
-    /// One end was reset, or both have ended; what came before isn't all delivered. To be asked
-    /// again then.
+    /// One end was reset, or both have ended, but not all earlier data is delivered. Check again at
+    /// this time.
     Delivers(Instant),
     /// Both directions have ended.
     Done,
-    /// It never reached its server.
+    /// It couldn't reach its server.
     Unreachable,
-    /// A reset, or what amounts to it.
+    /// It was reset, or failed in a similar way.
     Broken,
 }
 
 impl Pair {
-    /// It isn't connected to its server yet.
+    /// Creates a pair that isn't connected to its server yet.
     pub(crate) fn new(route: Route, home: Home, grants: [Grant; 2], client: Socket) -> Self {
         Pair {
             route,
@@ -125,7 +124,7 @@ impl Pair {
         &self.client
     }
 
-    /// The socket that goes on, if there is one.
+    /// The socket to the server, if there is one.
     pub(crate) fn onward(&self) -> Option<&Socket> {
         match &self.phase {
             Phase::Listens => None,
@@ -138,18 +137,18 @@ impl Pair {
         matches!(self.phase, Phase::Listens)
     }
 
-    /// epoll says that a socket can read or write, or that it failed.
+    /// Handles an epoll event: a socket can read or write, or failed.
     pub(crate) fn on_event(&mut self, leg: Leg, read: bool, write: bool, failed: bool) {
         let ready = match leg {
             Leg::Client => &mut self.client_ready,
             Leg::Onward => &mut self.onward_ready,
         };
-        // What has failed says so when it is used.
+        // A failed socket returns the error when it is used.
         ready.read |= read || failed;
         ready.write |= write || failed;
     }
 
-    /// What the client has said so far; nothing if it hasn't, or has ended already.
+    /// The client's data so far; empty if there is none, or it has ended already.
     pub(crate) fn request<'s>(&mut self, scratch: &'s mut [u8]) -> io::Result<&'s [u8]> {
         match (&self.client).read(scratch) {
             Ok(length) => Ok(scratch.get(..length).unwrap_or_default()),
@@ -161,8 +160,7 @@ impl Pair {
         }
     }
 
-    /// It connects by `onward`, with the first `sent` bytes of the client's request; the others
-    /// are still to be sent.
+    /// It connects with `onward`, which has taken the first `sent` bytes of the client's request.
     pub(crate) fn connects(
         &mut self,
         onward: Socket,
@@ -175,7 +173,7 @@ impl Pair {
         self.size()
     }
 
-    /// The sockets get what was granted.
+    /// Sets the sockets' buffers according to the grants.
     pub(crate) fn size(&self) -> io::Result<()> {
         size(&self.client, self.onward(), &self.grants[0])?;
         match self.onward() {
@@ -184,17 +182,17 @@ impl Pair {
         }
     }
 
-    /// What it had is its home's again.
+    /// Returns its grants, for its home.
     pub(crate) fn into_grants(self) -> [Grant; 2] {
         self.grants
     }
 
-    /// Whether it has no more than any idle one.
+    /// Whether it has only idle grants.
     pub(crate) fn is_small(&self) -> bool {
         self.grants.iter().all(Grant::is_idle)
     }
 
-    /// A period has passed: what it doesn't use is its home's again.
+    /// A period has passed: unused memory returns to its home.
     pub(crate) fn period(&mut self, share: &mut Share) -> io::Result<()> {
         let (Phase::Connects(onward) | Phase::Connected(onward)) = &self.phase else {
             return Ok(());
@@ -215,7 +213,7 @@ impl Pair {
         Ok(())
     }
 
-    /// Moves what can be moved.
+    /// Moves as much data as possible.
     pub(crate) fn go_on(
         &mut self,
         scratch: &mut [u8],
@@ -227,8 +225,8 @@ impl Pair {
                 return if self.client_ready.read { State::Asked } else { State::Waits };
             }
             Phase::Connects(onward) if !self.onward_ready.write => {
-                // A client that went before there was a server: only if it said something, that
-                // is still to be delivered.
+                // A client that left before the server connected: its data, if any, must still be
+                // delivered.
                 if self.failed.is_none() && !matches!(self.client.take_error(), Ok(None)) {
                     self.fail(Leg::Client);
                 }
@@ -252,7 +250,7 @@ impl Pair {
         self.deliver(scratch, counters)
     }
 
-    /// Both directions; nothing where one of the sockets has failed.
+    /// Relays both directions; nothing if one of the sockets has failed.
     fn relay(
         &mut self,
         scratch: &mut [u8],
@@ -265,8 +263,7 @@ impl Pair {
         let idle = self.is_small();
         let [up, down] = &mut self.grants;
         if idle && (self.client_ready.read || self.onward_ready.read) {
-            // Data in one direction brings an answer in the other: the room is there when it
-            // arrives.
+            // Data in one direction brings an answer in the other, so make room for it.
             let woken = [share.wake(up), share.wake(down)];
             let sized = (!woken.contains(&true)).then_some(Ok(()));
             let sized = sized.unwrap_or_else(|| {
@@ -334,8 +331,8 @@ impl Pair {
         })
     }
 
-    /// Both directions have ended. As long as an end takes its time with the last bytes they are in
-    /// our buffers, and count as its home's.
+    /// Both directions have ended. While an end is slow to accept the last bytes, they are in our
+    /// buffers and count for its home.
     fn ends(&mut self) -> State {
         let sockets = std::iter::once(&self.client).chain(self.onward());
         if sockets.map(sockets::unacknowledged).sum::<u64>() <= REST {
@@ -351,7 +348,7 @@ impl Pair {
         self.failed = Some(Failed { leg, since: now, left: u64::MAX, stands_since: now });
     }
 
-    /// One end was reset. What it said before goes to the other, whose turn it is then.
+    /// One end was reset. Delivers its earlier data to the other, which is then reset.
     fn deliver(&mut self, scratch: &mut [u8], counters: &Counters) -> State {
         let (Some(failed), Phase::Connected(onward)) = (&mut self.failed, &self.phase) else {
             return State::Broken;
@@ -394,10 +391,10 @@ impl Pair {
         State::Delivers(now + again.clamp(ASKED_AGAIN_WITHIN, ASKED_AGAIN_AFTER))
     }
 
-    /// Ends it in good order: what is still to be sent is sent.
+    /// Ends it in order: pending data is still sent.
     pub(crate) fn finish(&self) {
         for socket in std::iter::once(&self.client).chain(self.onward()) {
-            // Without this it would be a reset.
+            // Otherwise closing would reset it.
             let _ = socket.set_linger(None);
         }
     }
@@ -412,7 +409,7 @@ impl Leg {
     }
 }
 
-/// A direction's sockets get what was granted.
+/// Sets the buffers of a direction's sockets according to its grant.
 fn size(from: &Socket, to: Option<&Socket>, grant: &Grant) -> io::Result<()> {
     sockets::more_receive_buffer(from, grant.receive())?;
     to.map_or(Ok(()), |to| sockets::send_buffer(to, grant.send(CHUNK)))

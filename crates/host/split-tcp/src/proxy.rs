@@ -17,21 +17,21 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Events taken from the kernel at once.
+/// Events fetched from the kernel per call.
 const BATCH: usize = 256;
-/// Connections accepted before those that are there have their turn.
+/// Connections accepted before existing ones have their turn.
 const ACCEPTS: usize = 64;
 /// How long a listener waits when there are no descriptors left.
 const PAUSE: Duration = Duration::from_secs(1);
-/// How long a client's first bytes are waited for, to go with the connection's first packet:
-/// a round trip to a client by Wi-Fi. Of protocols where the server speaks first each
-/// connection takes so much longer.
+/// How long to wait for a client's first bytes, to send them with the connection's first packet: a
+/// round trip to a Wi-Fi client. With protocols in which the server speaks first, each connection
+/// is delayed by this.
 const REQUEST_WITHIN: Duration = Duration::from_millis(10);
-/// What connections don't use goes back to their home so often: some round trips of the longest
-/// road.
+/// How often unused memory of connections returns to their home: some round trips of the longest
+/// path.
 const PERIOD: Duration = Duration::from_secs(2);
 
-/// A proxy that listens, and doesn't serve yet.
+/// A proxy that listens but doesn't serve yet.
 #[derive(Debug)]
 pub struct Proxy {
     settings: Settings,
@@ -52,7 +52,7 @@ impl Proxy {
     /// Listens.
     ///
     /// # Errors
-    /// It takes CAP_NET_ADMIN; or the ports that the kernel gave for IPv4 are taken in
+    /// `CAP_NET_ADMIN` is missing, or the ports that the kernel assigned for IPv4 are taken in
     /// IPv6.
     pub fn listen(settings: Settings) -> io::Result<Self> {
         let mut listeners = Vec::new();
@@ -73,7 +73,7 @@ impl Proxy {
         Ok(Proxy { settings, listeners, ports })
     }
 
-    /// Serves in a thread of its own; `ended` is notified if that ends unasked.
+    /// Serves in its own thread; calls `ended` if that ends unexpectedly.
     ///
     /// # Errors
     /// Those of epoll_create1(2), eventfd(2), and of starting threads.
@@ -118,12 +118,12 @@ impl Proxy {
 }
 
 impl Handle {
-    /// Where packets have to be brought.
+    /// Where packets must be directed.
     pub fn ports(&self) -> Ports {
         self.ports
     }
 
-    /// What it did.
+    /// Its counters.
     pub fn counts(&self) -> Counts {
         self.counters.now()
     }
@@ -149,7 +149,7 @@ impl Drop for Handle {
     }
 }
 
-/// Tells that a thread ends, also by a panic.
+/// Notifies when a thread ends, including by a panic.
 struct Ended<F: FnOnce()>(Option<F>);
 
 impl<F: FnOnce()> Drop for Ended<F> {
@@ -171,18 +171,16 @@ struct Serving {
     epoll: OwnedFd,
     settings: Settings,
     listeners: Vec<(Way, Socket)>,
-    /// No descriptors were left: nothing is accepted until then.
+    /// No file descriptors were left: nothing is accepted until then.
     paused_until: Option<Instant>,
     pairs: Vec<Slot>,
     free: Vec<u32>,
-    /// Pairs whose clients have said nothing yet, with their generation, and until when
-    /// that is waited for.
+    /// Pairs whose clients have sent nothing yet, with their generation, and until when to wait.
     silent: VecDeque<(Instant, u32, u32)>,
-    /// Pairs of which one end was reset, or both have ended, likewise, and when to look at them
-    /// again.
+    /// Pairs of which one end was reset or both have ended, likewise, and when to check them again.
     delivering: Vec<(Instant, u32, u32)>,
-    /// Those that have more memory than an idle one, with their generation; and, if there are
-    /// any, when it is seen whether they use it.
+    /// Pairs with more memory than an idle one, with their generation; and when to check next
+    /// whether they use it.
     busy: Vec<(u32, u32)>,
     period_ends: Option<Instant>,
     /// Pairs that have more to do, each once.
@@ -203,7 +201,7 @@ struct Slot {
     is_delivering: bool,
 }
 
-/// Told once each time they become so: a socket is asked until it has no more.
+/// Edge-triggered: a socket is used until it would block.
 const EVENTS: EventFlags =
     EventFlags::IN.union(EventFlags::OUT).union(EventFlags::RDHUP).union(EventFlags::ET);
 
@@ -211,7 +209,7 @@ const EVENTS: EventFlags =
 const LISTENERS: u64 = u64::MAX - 15;
 const STOP: u64 = u64::MAX;
 
-/// A pair's leg as epoll's data: 31 bits of the generation, 32 of the place, one of the leg.
+/// A pair's leg as epoll data: 31 bits generation, 32 bits place, one bit leg.
 fn data_of(place: u32, generation: u32, leg: Leg) -> EventData {
     let generation = u64::from(generation & (u32::MAX >> 2));
     EventData::new_u64(generation << 33 | u64::from(place) << 1 | u64::from(leg == Leg::Onward))
@@ -225,7 +223,7 @@ impl Serving {
             let ready = match epoll::wait(&self.epoll, &mut events, wait.as_ref()) {
                 Ok((ready, _)) => ready,
                 Err(rustix::io::Errno::INTR) => continue,
-                // It was made for this and can't fail otherwise (epoll_wait(2)).
+                // It can't fail for another reason (epoll_wait(2)).
                 Err(_) => return Outcome::Failed,
             };
             if self.paused_until.is_some_and(|until| until <= Instant::now()) {
@@ -337,17 +335,17 @@ impl Serving {
                     return;
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
-                // It came and went.
+                // The client has already left.
                 Err(_) => {}
             }
         }
     }
 
-    /// Goes on for a client. One that can't is reset.
+    /// Starts a pair for a client; on failure the client is reset.
     fn begin(&mut self, way: Way, client: Socket, address: &socket2::SockAddr) -> io::Result<()> {
         client.set_linger(Some(Duration::ZERO))?;
         let (from, to) = ends(&client, address)?;
-        // Somebody on this host called the proxy itself.
+        // A program on this host connected to the proxy itself.
         if is_loopback(to.ip()) {
             return Ok(());
         }
@@ -387,7 +385,7 @@ impl Serving {
         }
     }
 
-    /// Goes on to the server, with what the client has said so far.
+    /// Connects to the server, with the client's data so far.
     fn connect(&mut self, number: u32) -> io::Result<()> {
         let Some(place) = self.pairs.get_mut(number as usize) else { return Ok(()) };
         let generation = place.generation;
@@ -417,7 +415,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Connects for clients that have said nothing.
+    /// Connects for clients that have sent nothing in time.
     fn connect_silent(&mut self) {
         let now = Instant::now();
         while let Some((due, number, generation)) = self.silent.front().copied()
@@ -434,7 +432,7 @@ impl Serving {
         }
     }
 
-    /// Those that have something to deliver.
+    /// Checks the pairs with data still to deliver.
     fn look_at_delivering(&mut self) {
         let now = Instant::now();
         let due: Vec<_> = self.delivering.extract_if(.., |(due, ..)| *due <= now).collect();
@@ -447,7 +445,7 @@ impl Serving {
         }
     }
 
-    /// What isn't used any more is given back.
+    /// Returns unused memory.
     fn end_period(&mut self) {
         if self.period_ends.is_none_or(|end| end > Instant::now()) {
             return;
@@ -457,7 +455,7 @@ impl Serving {
             let Some(pair) = place.pair.as_mut().filter(|_| place.generation == generation) else {
                 continue;
             };
-            // A socket that can't be asked says why when it is used.
+            // A socket that failed returns the error when it is used.
             let _ = pair.period(self.homes.share(pair.home));
             pair.listed = !pair.is_small();
             if pair.listed {

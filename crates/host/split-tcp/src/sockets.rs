@@ -12,20 +12,19 @@ use std::time::Duration;
 
 /// Connections that wait to be accepted.
 const BACKLOG: libc::c_int = 4096;
-/// Unsent bytes in a socket toward the tunnel from which on it takes no more
-/// (`TCP_NOTSENT_LOWAT`): enough for the next burst, and no queue of seconds behind which
-/// the sender doesn't feel how fast it goes.
+/// A socket toward the tunnel accepts no more data while this many bytes are unsent
+/// (`TCP_NOTSENT_LOWAT`): enough for the next burst, but not a queue of seconds that would hide the
+/// rate from the sender.
 const NOT_SENT: libc::c_int = 512 << 10;
-/// Clients and servers that are silent are asked whether they still are there, as they
-/// can't ask each other any more. Below the time after which NATs on the way forget a
-/// connection (RFC 5382: 2 h 4 min at the least; many take 30 min).
+/// Keepalive interval toward clients and servers, as they can no longer probe each other. Below the
+/// time after which NATs forget a connection (RFC 5382: at least 2 h 4 min; many take 30 min).
 const KEEPALIVE: Duration = Duration::from_secs(600);
-/// Toward the tunnel: only so that a connection whose other end was switched off goes some
-/// time (Linux' default, RFC 1122 section 4.2.3.6).
+/// Toward the tunnel: only to end connections eventually whose other end was switched off (Linux'
+/// default, RFC 1122 section 4.2.3.6).
 const KEEPALIVE_INSIDE: Duration = Duration::from_secs(7200);
 /// linux/tcp.h, since Linux 4.15.
 const TCP_FASTOPEN_NO_COOKIE: libc::c_int = 34;
-/// Ports tried for a connection: those before are busy, or were until a minute ago.
+/// Maximum ports tried for a connection; others are busy, or were within the last minute.
 const TRIES: usize = 256;
 
 /// A connection's way and ends.
@@ -36,10 +35,10 @@ pub(crate) struct Route {
     pub(crate) server: SocketAddr,
 }
 
-/// The ports that a proxy's own connections come from. The proxies of both ends and the
-/// clients use the same addresses; were their ports the same too, firewalls took two
-/// connections for one. Clients use 49152 and above (RFC 6335, section 6) or, with Linux,
-/// 32768 to 60999; so the way into the tunnel has those below.
+/// The ports that a proxy's own connections come from. The proxies of both ends and the clients use
+/// the same addresses; if their ports were the same too, firewalls would mistake two connections
+/// for one. Clients use 49152 and above (RFC 6335, section 6) or, with Linux, 32768 to 60999; so
+/// connections into the tunnel use ports below.
 #[derive(Debug)]
 pub(crate) struct Ports {
     into: Cursor,
@@ -54,13 +53,13 @@ struct Cursor {
 }
 
 impl Ports {
-    /// Begins anywhere: firewalls may know connections of a proxy that was here before.
+    /// Starts at a random port: firewalls may remember connections of a previous proxy.
     pub(crate) fn new() -> Self {
         Ports { into: Cursor::new(4096, 32_767), out_of: Cursor::new(32_768, 60_999) }
     }
 
-    /// For a connection: the one after the last; and where that is busy others anywhere, since
-    /// those behind it were most likely taken together with it.
+    /// Candidate ports for a connection: the one after the last; if that is busy random ones, since
+    /// its successors were most likely taken together with it.
     fn candidates(&mut self, way: Way) -> impl Iterator<Item = u16> {
         let cursor = match way {
             Way::Into => &mut self.into,
@@ -93,7 +92,8 @@ impl Cursor {
     }
 }
 
-/// A listener of `way`; on the loopback address, so that nobody can call it directly.
+/// A listener for `way`; on the loopback address, so that nobody outside can connect to it
+/// directly.
 pub(crate) fn listen(
     way: Way,
     domain: Domain,
@@ -101,7 +101,7 @@ pub(crate) fn listen(
     settings: &Settings,
 ) -> io::Result<Socket> {
     let socket = Socket::new(domain, Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
-    // Accepted sockets get what the listener has.
+    // Accepted sockets inherit these.
     match way {
         Way::Into => toward_others(&socket, settings)?,
         Way::OutOf => toward_tunnel(&socket, settings)?,
@@ -123,24 +123,24 @@ pub(crate) fn listen(
     Ok(socket)
 }
 
-/// What a listener's socket doesn't pass on, or not to all. Gives the class of the client's
-/// packets, which the answers have as well.
+/// Sets options that accepted sockets don't inherit. Returns the class of the client's packets,
+/// which the replies also get.
 pub(crate) fn accepted(socket: &Socket, client: SocketAddr) -> io::Result<Class> {
     socket.set_nonblocking(true)?;
     socket.set_tcp_nodelay(true)?;
-    // Whatever ends this process ends the connection by a reset: nobody takes what has
-    // come so far for all.
+    // If this process dies, the connection is reset, so that incomplete data isn't taken for
+    // complete.
     socket.set_linger(Some(Duration::ZERO))?;
     let domain = Domain::for_address(client);
     let class = class_of(socket, domain);
-    // By IPv6 the kernel would keep each packet's.
+    // With IPv6 the kernel would keep storing each packet's.
     marks_wanted(socket, domain, false)?;
     set_class(socket, domain, class)?;
     Ok(class)
 }
 
-/// Begins to connect to where a client wants to go, from the client's address. The first
-/// packet carries of the `request` what has room (RFC 7413); gives how much the kernel took.
+/// Starts connecting to the client's destination, from the client's address. The first packet
+/// carries as much of the `request` as fits (RFC 7413); returns how much the kernel took.
 pub(crate) fn connect(
     route: Route,
     request: &[u8],
@@ -187,7 +187,7 @@ fn begin(socket: &Socket, route: Route, request: &[u8]) -> io::Result<usize> {
         false => socket.send_to_with_flags(request, &server, libc::MSG_FASTOPEN),
     };
     match outcome {
-        // It connects; without the request.
+        // It is connecting, without the request.
         Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => Ok(0),
         outcome => outcome,
     }
@@ -202,11 +202,11 @@ pub(crate) fn ends(socket: &Socket, client: &SockAddr) -> io::Result<(SocketAddr
 
 fn toward_tunnel(socket: &Socket, settings: &Settings) -> io::Result<()> {
     socket.set_mark(settings.tunnel_mark)?;
-    // The handshake says how far the window can ever grow; what it may be is set later.
+    // The handshake fixes how far the window can ever grow; the actual size is set later.
     receive_buffer(socket, settings.buffer)?;
     send_buffer(socket, settings.buffer)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, NOT_SENT)?;
-    // Without a cookie, which proves that a client's address is its own: the tunnel does.
+    // Without a cookie, which proves that clients own their address: the tunnel ensures that.
     set(socket, libc::IPPROTO_TCP, TCP_FASTOPEN_NO_COOKIE, 1)?;
     // Where the kernel lacks it, its default does.
     let _ = socket.set_tcp_congestion(settings.congestion.as_bytes());
@@ -222,24 +222,24 @@ fn keepalive(socket: &Socket, idle: Duration) -> io::Result<()> {
     socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(idle))
 }
 
-/// What comes is taken up to this, beyond the limit for ordinary programs.
+/// Sets the receive buffer, beyond the limit for ordinary programs.
 pub(crate) fn receive_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, half(bytes))
 }
 
-/// More is taken than before. Without the second call the kernel would announce no more than
-/// what was there when the connection began.
+/// Enlarges the receive buffer. Without the second call the kernel would announce no more than the
+/// size at the start of the connection.
 pub(crate) fn more_receive_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
     receive_buffer(socket, bytes)?;
     set(socket, libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, half(bytes).saturating_mul(2))
 }
 
-/// What is to be sent is kept up to this, beyond the limit for ordinary programs.
+/// Sets the send buffer, beyond the limit for ordinary programs.
 pub(crate) fn send_buffer(socket: &Socket, bytes: u64) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, half(bytes))
 }
 
-/// The kernel takes twice what it's told (socket(7)).
+/// The kernel doubles the given size (socket(7)).
 fn half(bytes: u64) -> libc::c_int {
     libc::c_int::try_from(bytes / 2).unwrap_or(libc::c_int::MAX)
 }
@@ -261,12 +261,12 @@ fn in_queue(socket: &Socket, which: libc::Ioctl) -> u64 {
     if result == 0 { u64::try_from(bytes).unwrap_or(0) } else { 0 }
 }
 
-/// The differentiated services field of a connection's packets (RFC 2474), as the kernel takes
-/// it: six bits, and none of ECN's, which are each connection's own.
+/// The differentiated services field of a connection's packets (RFC 2474), as the kernel takes it:
+/// six bits, without ECN's, which each connection has itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Class(u8);
 
-/// Whether accepted sockets tell what class their clients' packets have.
+/// Whether accepted sockets report the class of their clients' packets.
 fn marks_wanted(socket: &Socket, domain: Domain, wanted: bool) -> io::Result<()> {
     let (level, name) = match domain {
         Domain::IPV6 => (libc::SOL_IPV6, libc::IPV6_RECVTCLASS),
@@ -275,7 +275,7 @@ fn marks_wanted(socket: &Socket, domain: Domain, wanted: bool) -> io::Result<()>
     set(socket, level, name, wanted.into())
 }
 
-/// The class of the packet that opened a connection; none where the kernel doesn't tell.
+/// The class of the packet that opened a connection; the default if the kernel doesn't report it.
 fn class_of(socket: &Socket, domain: Domain) -> Class {
     let (level, options, name) = match domain {
         Domain::IPV6 => (libc::SOL_IPV6, libc::IPV6_2292PKTOPTIONS, libc::IPV6_TCLASS),
@@ -321,7 +321,7 @@ fn set_class(socket: &Socket, domain: Domain, class: Class) -> io::Result<()> {
     }
 }
 
-/// Takes connections to, and makes them from, addresses of others.
+/// Lets a socket accept connections to, and open them from, foreign addresses.
 fn transparent(socket: &Socket, domain: Domain) -> io::Result<()> {
     match domain {
         Domain::IPV6 => set(socket, libc::SOL_IPV6, libc::IPV6_TRANSPARENT, 1),
@@ -343,7 +343,7 @@ fn set(
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether an address is this host's loopback: nothing of others goes there.
+/// Whether an address is loopback, where no foreign traffic goes.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
@@ -363,7 +363,7 @@ mod tests {
         for _ in 0..20_000 {
             assert!(stay.insert(open(&stay).unwrap()));
         }
-        // All others have had their turn, and have gone.
+        // All others have had their turn, and have ended.
         for _ in 0..100_000 {
             let port = open(&stay).expect("a port");
             assert!((4096..=32_767).contains(&port));

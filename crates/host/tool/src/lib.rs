@@ -1,5 +1,4 @@
-//! Running other programs to their end, with a deadline, since the caller does nothing else
-//! meanwhile.
+//! Runs other programs to their end, with a deadline, since the caller blocks meanwhile.
 
 #![forbid(unsafe_code)]
 
@@ -15,39 +14,40 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// What it said, and how it ended.
+/// A program's output and exit status.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
     pub status: ExitStatus,
-    /// Its standard output, of [`MOST`] bytes at the most.
+    /// Its standard output, at most [`MOST`] bytes.
     pub stdout: Vec<u8>,
     /// Its standard error, likewise.
     pub stderr: Vec<u8>,
 }
 
 impl Outcome {
-    /// What it said of what went wrong.
+    /// Its error message.
     pub fn complaint(&self) -> String {
         String::from_utf8_lossy(&self.stderr).trim().to_owned()
     }
 }
 
-/// Who says more is killed, bytes: a ruleset of 100,000 rules has less.
+/// Maximum output, bytes; a program that prints more is killed. A ruleset of 100,000 rules is
+/// smaller.
 pub const MOST: u64 = 32 << 20;
-/// How often it is looked at whether the program says too much; also whether it has ended, where
-/// the kernel doesn't tell: then the first times sooner.
+/// How often to check whether the output is too large; also whether the program has ended, if the
+/// kernel can't notify: then the first checks come sooner.
 const STEP_MOST: Duration = Duration::from_millis(20);
 const STEP_LEAST: Duration = Duration::from_micros(500);
-/// How long one that is killed is waited for. One that the kernel holds stays.
+/// How long to wait for a killed program. One blocked in the kernel is left behind.
 const LAST_BREATH: Duration = Duration::from_millis(500);
 
-/// Runs `command` with this on its standard input. Nothing is read or written while it runs, nor
-/// is a thread started, so neither can stand still: programs that it leaves behind may hold its
-/// output for as long as they like, and write no more into it.
+/// Runs `command` with `input` as its standard input. Input and output are files, so nothing is
+/// read or written while it runs and no thread is needed: programs that it leaves behind may hold
+/// its output as long as they like without blocking us.
 ///
 /// # Errors
-/// What the system says; `TimedOut` when it hasn't ended within `limit`, and `FileTooLarge` when it
+/// The system's error; `TimedOut` when it hasn't ended within `limit`, and `FileTooLarge` when it
 /// said more than [`MOST`]: it was killed.
 pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<Outcome> {
     let mut given = memory()?;
@@ -71,26 +71,27 @@ pub fn run(command: &mut Command, input: &[u8], limit: Duration) -> io::Result<O
             Err(why.of(&program, limit))
         }
     });
-    // Whoever still has them would fill the memory, for nobody.
+    // A program that still has them open would fill memory for nothing.
     for file in [said, complained] {
         let _ = fcntl_add_seals(&file, SealFlags::GROW);
     }
     outcome
 }
 
-/// Kills it, unless it has ended, and waits for that for a moment: one that the kernel holds stays.
+/// Kills it, unless it has ended, and waits a moment for its end: one blocked in the kernel is left
+/// behind.
 pub fn end(child: &mut Child) {
     let _ = child.kill();
     let _ = wait(child, LAST_BREATH);
 }
 
-/// The caller's `PATH`, and where administration programs are: `su`, `sudo` and cron often leave
-/// these out.
+/// The caller's `PATH` plus the folders of administration programs: `su`, `sudo` and cron often
+/// leave these out.
 pub fn search_path() -> String {
     search_path_after(&std::env::var("PATH").unwrap_or_default())
 }
 
-/// An empty part would be the folder that the caller is in, which may be anybody's.
+/// An empty part would mean the current folder, which may be anybody's.
 fn search_path_after(given: &str) -> String {
     let given = given.split(':').filter(|folder| !folder.is_empty());
     given.chain(ADMINISTRATION).collect::<Vec<_>>().join(":")
@@ -98,7 +99,7 @@ fn search_path_after(given: &str) -> String {
 
 const ADMINISTRATION: [&str; 5] = ["/usr/local/sbin", "/usr/sbin", "/sbin", "/usr/bin", "/bin"];
 
-/// Where the program is, by [`search_path`]; a path is itself.
+/// Finds the program in [`search_path`]; a path is returned as is.
 pub fn find(program: &str) -> Option<PathBuf> {
     if program.contains('/') {
         return Some(program.into());
@@ -116,7 +117,7 @@ enum Ended {
     Not(Why),
 }
 
-/// Why it isn't waited for any longer.
+/// Why waiting ended.
 enum Why {
     Late,
     SaysTooMuch,
@@ -136,7 +137,8 @@ impl Why {
     }
 }
 
-/// Waits until it ends by itself, is late, or says too much, which is looked at now and then.
+/// Waits until it ends by itself, exceeds the time limit, or prints too much, which is checked
+/// periodically.
 fn wait_within(
     child: &mut Child,
     limit: Duration,
@@ -157,16 +159,16 @@ fn wait_within(
     }
 }
 
-/// Waits until it ends, for so long at the most; `None` when it runs on.
+/// Waits until it ends, at most for `limit`; `None` if it is still running.
 ///
 /// # Errors
-/// What the system says.
+/// The system's error.
 pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     if let Some(status) = child.try_wait()? {
         return Ok(Some(status));
     }
     let give_up = Instant::now() + limit;
-    // Linux tells of its end since 5.3.
+    // Linux can notify of its end since 5.3.
     let end = Pid::from_raw(child.id().cast_signed())
         .and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
     let mut step = STEP_LEAST;
@@ -186,7 +188,7 @@ pub fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>
     }
 }
 
-/// Until the process of `end` has ended, or so much time has passed, or a signal came.
+/// Sleeps until the process of `end` has ended, the time has passed, or a signal came.
 fn sleep_until(end: &OwnedFd, left: Duration) -> io::Result<()> {
     let left = Timespec::try_from(left).map_err(io::Error::other)?;
     match poll(&mut [PollFd::new(end, PollFlags::IN)], Some(&left)) {
@@ -204,14 +206,14 @@ fn is_too_much(file: &File) -> bool {
     file.metadata().is_ok_and(|about| about.len() > MOST)
 }
 
-/// Wherever those who write it are just now.
+/// Reads the whole file, whatever the writers' current offset.
 fn contents(file: &File) -> io::Result<Vec<u8>> {
     let mut contents = Vec::new();
     FromBeginning { file, at: 0 }.take(MOST).read_to_end(&mut contents)?;
     Ok(contents)
 }
 
-/// Where a file is read and written is one place for all who have it.
+/// All holders of a file share one offset, so this reads at explicit offsets.
 struct FromBeginning<'a> {
     file: &'a File,
     at: u64,
@@ -276,7 +278,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("braid-tool-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let told = folder.join("told");
-        // It waits until nobody listens any more.
+        // It runs until nothing reads its output any more.
         let script = format!(
             "(while [ -d /proc/$$ ]; do sleep 0.01; done; sleep 0.1; head -c 500000000 /dev/zero; \
              echo $? >{0}.new; mv {0}.new {0}) 2>/dev/null &",
@@ -293,7 +295,7 @@ mod tests {
         std::fs::remove_dir_all(folder).unwrap();
     }
 
-    /// As `btrfs scrub start` does.
+    /// Like `btrfs scrub start`.
     #[test]
     fn a_program_that_it_leaves_behind_is_not_waited_for() {
         let outcome = sh("sleep 3600 & echo $!", b"", LONG).unwrap();

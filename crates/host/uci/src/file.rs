@@ -1,6 +1,6 @@
 //! UCI's files, as libuci reads them: `config TYPE ['NAME']`, `option KEY VALUE`, `list KEY VALUE`,
-//! words bare or in quotes, `#` before what is no word's.
-//! Source: <https://openwrt.org/docs/guide-user/base-system/uci>, "File syntax".
+//! words bare or quoted, `#` starts a comment. Source:
+//! <https://openwrt.org/docs/guide-user/base-system/uci>, "File syntax".
 
 use crate::ConversionError;
 use std::fmt::Write;
@@ -11,7 +11,7 @@ pub(crate) struct Section {
     pub(crate) kind: String,
     pub(crate) name: Option<String>,
     pub(crate) options: Vec<Entry>,
-    /// Where it begins, from 1.
+    /// Its line number, from 1.
     pub(crate) line: usize,
 }
 
@@ -30,13 +30,13 @@ pub(crate) enum Value {
 }
 
 impl Section {
-    /// Sets an option; the last of several counts.
+    /// Sets an option; the last of several applies.
     pub(crate) fn set(&mut self, key: &str, value: String, line: usize) {
         self.options.retain(|entry| entry.key != key);
         self.options.push(Entry { key: key.to_owned(), value: Value::One(value), line });
     }
 
-    /// Adds to a list, which takes an option of this name in.
+    /// Adds to a list; an option of this name becomes its first element.
     pub(crate) fn add(&mut self, key: &str, value: String, line: usize) {
         let Some(entry) = self.options.iter_mut().find(|entry| entry.key == key) else {
             let value = Value::List(vec![value]);
@@ -71,13 +71,13 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Section>, ConversionError> {
                 sections.push(Section { kind, name, options: Vec::new(), line });
             }
             ("option" | "list", Some(key), Some(_)) if !is_name(&key) => {
-                let what = format!("{key:?} is no name of an option");
+                let what = format!("{key:?} is not the name of an option");
                 let hint = "letters, digits and _";
                 return Err(ConversionError::new(line, what).with_hint(hint));
             }
             ("option" | "list", Some(key), Some(value)) => {
                 let Some(section) = sections.last_mut() else {
-                    return wrong(format!("{verb} {key} stands before any config line"));
+                    return wrong(format!("{verb} {key} comes before any config line"));
                 };
                 match verb.as_str() {
                     "option" => section.set(&key, value, line),
@@ -89,15 +89,16 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Section>, ConversionError> {
             }
             _ => {
                 let error = format!("{verb:?} is none of config, option, list");
-                return Err(ConversionError::new(line, error)
-                    .with_hint("a value with spaces stands in quotes"));
+                return Err(
+                    ConversionError::new(line, error).with_hint("quote a value with spaces")
+                );
             }
         }
     }
     Ok(sections)
 }
 
-/// What libuci takes as an option's name (`uci_validate_name`).
+/// What libuci accepts as an option's name (`uci_validate_name`).
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
@@ -138,7 +139,7 @@ fn statements(text: &str) -> Result<Vec<Statement>, ConversionError> {
     let mut statements = Vec::new();
     let mut line = 1;
     let mut current = Statement { line, words: Vec::new() };
-    // A word that has begun, maybe by an empty pair of quotes.
+    // A word that has begun, possibly with empty quotes.
     let mut word: Option<String> = None;
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -166,7 +167,7 @@ fn statements(text: &str) -> Result<Vec<Statement>, ConversionError> {
                             word.push(inner);
                         }
                         None => {
-                            let what = format!("the {letter} that begins here has no end");
+                            let what = format!("the {letter} that begins here is never closed");
                             return Err(ConversionError::new(begun, what));
                         }
                     }
@@ -207,7 +208,7 @@ mod tests {
         );
     }
 
-    /// In the other form it would be a line of its own.
+    /// In UCI it would be a separate line.
     #[test]
     fn a_name_is_no_more_than_a_name() {
         for name in ["", "a\n[peer]", "a b", "a-b", "\u{1b}x", "ä"] {
@@ -223,7 +224,7 @@ mod tests {
             ("config a\n\toption b", 2, "option b has no value"),
             ("config a\n\toption b c d", 2, "too many words"),
             ("config a\nfoo b", 2, "none of config, option, list"),
-            ("config a\n\toption b 'c\n\n", 2, "has no end"),
+            ("config a\n\toption b 'c\n\n", 2, "never closed"),
             ("config a 'n'\nconfig b 'n'", 2, "two sections"),
         ] {
             let error = parse(text).unwrap_err();

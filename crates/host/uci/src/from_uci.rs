@@ -6,12 +6,11 @@ use crate::keys::{self, EMPTY, Kind, kind_of};
 use std::fmt::Write;
 use toml_edit::{Array, InlineTable};
 
-/// The config in TOML. Keys that the config doesn't have stay as they are: whoever reads it tells
-/// of them.
+/// The config in TOML. Unknown keys are kept as they are: the config's reader reports them.
 ///
 /// # Errors
 ///
-/// The text isn't UCI's, or a section, a number or a switch isn't what it should be; with its line.
+/// The text isn't valid UCI, or a section, a number or a switch is invalid; with its line.
 pub fn from_uci(uci: &str) -> Result<String, ConversionError> {
     let sections = file::parse(uci)?;
     let mut once = Vec::new();
@@ -23,14 +22,14 @@ pub fn from_uci(uci: &str) -> Result<String, ConversionError> {
         }
         let single = keys::SINGLE.contains(&kind);
         if !single && !keys::MANY.contains(&kind) {
-            let what = format!("config {kind} isn't known");
+            let what = format!("unknown config {kind}");
             let known = keys::SINGLE.iter().chain(&keys::MANY).copied().collect::<Vec<_>>();
             let hint = format!("known: {}", known.join(", "));
             return Err(ConversionError::new(section.line, what).with_hint(hint));
         }
         if single && once.contains(&kind) {
-            let what = format!("there are two sections of {kind}");
-            return Err(ConversionError::new(section.line, what).with_hint("make them one"));
+            let what = format!("there are two {kind} sections");
+            return Err(ConversionError::new(section.line, what).with_hint("merge them"));
         }
         once.push(kind);
         head(&mut text, kind, single);
@@ -148,7 +147,7 @@ fn value(path: &str, key: &str, entry: &Entry) -> Result<toml_edit::Value, Conve
             Err(_) => text.as_str().into(),
         }),
         (Value::List(_), Kind::Boolean | Kind::Number | Kind::NumberOrWord) => {
-            let what = format!("{} is no list", entry.key);
+            let what = format!("{} is not a list", entry.key);
             Err(ConversionError::new(entry.line, what).with_hint("write option, not list"))
         }
     }

@@ -1,4 +1,4 @@
-//! Which keys of the config aren't text, and how tables within tables are named in UCI.
+//! Which config keys aren't text, and how nested tables are named in UCI.
 
 /// What a key's value is in TOML.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub enum Kind {
     NumberOrWord,
 }
 
-/// Sections that are there once: `[interface]`.
+/// Sections that exist once: `[interface]`.
 pub(crate) const SINGLE: [&str; 7] =
     ["interface", "engine", "routing", "history", "ui", "split_tcp", "fleet"];
 
@@ -40,14 +40,14 @@ pub(crate) const INNER: [(&str, &str); 12] = [
 pub(crate) const INNER_MANY: [(&str, &str); 2] =
     [("routing", "forward_ports"), ("routing", "public_prefixes")];
 
-/// Lists that say something else when they are empty than when they aren't there: UCI has no empty
-/// lists, so they are written as [`EMPTY`].
+/// Lists that mean something else when empty than when absent: UCI has no empty lists, so they are
+/// written as [`EMPTY`].
 pub(crate) const MAY_BE_EMPTY: [(&str, &str); 1] = [("routing", "dns")];
 
 /// Stands for an empty list.
 pub(crate) const EMPTY: &str = "none";
 
-/// A section of OpenWrt's scripts, whether and how the daemon is started: not of the config.
+/// A section for OpenWrt's scripts (whether and how to start the daemon), not part of the config.
 pub(crate) const OF_THE_SCRIPTS: &str = "daemon";
 
 const BOOLEANS: [(&str, &str); 23] = [
@@ -103,7 +103,7 @@ const NUMBERS: [(&str, &str); 22] = [
 
 const NUMBERS_OR_WORDS: [(&str, &str); 1] = [("interface", "workers")];
 
-/// What the value of a key is; of `cap.down` in a link the section is `link.cap`.
+/// The kind of a key's value; for `cap.down` in a link the section is `link.cap`.
 pub fn kind_of(section: &str, key: &str) -> Kind {
     let is_in = |list: &[(&str, &str)]| list.contains(&(section, key));
     if is_in(&BOOLEANS) {

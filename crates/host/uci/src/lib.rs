@@ -1,8 +1,7 @@
 //! The config in the form that OpenWrt keeps (UCI, `/etc/config/braid`), both ways.
 //!
-//! UCI has sections of options and lists, and every value is text; what TOML has beyond that is
-//! told by a key's name ([`keys`]). What a value means is not known here: who reads the config
-//! checks it.
+//! UCI has sections of options and lists, and every value is text; TOML's other types follow from a
+//! key's name ([`keys`]). Values aren't interpreted here: the config's reader checks them.
 
 #![forbid(unsafe_code)]
 
@@ -15,11 +14,11 @@ pub use from_uci::from_uci;
 pub use keys::{Kind, kind_of, sections};
 pub use to_uci::to_uci;
 
-/// Why a config has no other form.
+/// Why a config can't be converted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {what}{}", hint.as_ref().map(|it| format!(" ({it})")).unwrap_or_default())]
 pub struct ConversionError {
-    /// From 1.
+    /// Line number, from 1.
     pub line: usize,
     /// What is wrong there.
     pub what: String,

@@ -5,11 +5,11 @@ use crate::file::{self, Section};
 use crate::keys::{self, EMPTY, Kind, kind_of};
 use toml_edit::{Document, Item, TableLike, Value};
 
-/// The config in UCI's form. Comments stay behind, and so do empty lists that say nothing.
+/// The config in UCI. Comments are dropped, and so are empty lists without a meaning.
 ///
 /// # Errors
 ///
-/// The text isn't TOML, or has what UCI has no form for; with its line.
+/// The text isn't TOML, or contains something that UCI can't express; with its line.
 pub fn to_uci(toml: &str) -> Result<String, ConversionError> {
     let line_at = |offset: usize| toml[..offset.min(toml.len())].matches('\n').count() + 1;
     let document = Document::parse(toml).map_err(|error| {
@@ -32,14 +32,14 @@ impl Writer<'_> {
     fn outer(&mut self, name: &str, item: &Item) -> Result<(), ConversionError> {
         if keys::SINGLE.contains(&name) {
             let Some(table) = item.as_table_like() else {
-                return self.none(item, format!("{name} is no table"));
+                return self.none(item, format!("{name} is not a table"));
             };
             return self.section(name, Some(name), name, table);
         }
         if keys::MANY.contains(&name) {
             return self.many(name, name, item);
         }
-        self.none(item, format!("a section {name} isn't known"))
+        self.none(item, format!("unknown section {name}"))
     }
 
     /// `[[kind]]`, or a list of tables in braces.
@@ -48,12 +48,12 @@ impl Writer<'_> {
             return tables.iter().try_for_each(|table| self.section(kind, None, path, table));
         }
         let Some(array) = item.as_array() else {
-            return self.none(item, format!("{path} is no list of tables"));
+            return self.none(item, format!("{path} is not a list of tables"));
         };
         for value in array {
             match value.as_inline_table() {
                 Some(table) => self.section(kind, None, path, table)?,
-                None => return self.none(item, format!("{path} is no list of tables")),
+                None => return self.none(item, format!("{path} is not a list of tables")),
             }
         }
         Ok(())
@@ -74,7 +74,7 @@ impl Writer<'_> {
                 self.many(key, &format!("{path}.{key}"), item)?;
             } else if keys::INNER.contains(&(path, key)) {
                 let Some(inner) = item.as_table_like() else {
-                    return self.none(item, format!("{path}.{key} is no table"));
+                    return self.none(item, format!("{path}.{key} is not a table"));
                 };
                 if inner.is_empty() {
                     self.sections[at].set(key, "1".into(), 0);
@@ -108,7 +108,9 @@ impl Writer<'_> {
             for value in array {
                 match value.as_str() {
                     Some(text) => self.sections[at].add(option, text.to_owned(), 0),
-                    None => return self.none(item, format!("{path}.{key} has more than text")),
+                    None => {
+                        return self.none(item, format!("{path}.{key} has values other than text"));
+                    }
                 }
             }
             return Ok(());
@@ -123,7 +125,7 @@ impl Writer<'_> {
                 number.value().to_string()
             }
             (Some(Value::Float(number)), Kind::Number) if number.value().is_finite() => {
-                // No zero is a negative one.
+                // Turns a negative zero into zero.
                 (number.value() + 0.0).to_string()
             }
             _ => {
@@ -140,7 +142,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Has no form in UCI.
+    /// The error that something can't be expressed in UCI.
     fn none<T>(&self, item: &Item, what: String) -> Result<T, ConversionError> {
         let offset = item.span().map_or(0, |span| span.start);
         let error = ConversionError::new((self.line_at)(offset), what);

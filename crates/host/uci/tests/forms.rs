@@ -1,4 +1,4 @@
-//! Every config that this repository has as an example goes to UCI and back, and means the same.
+//! Converts every example config in this repository to UCI and back: it means the same.
 
 use braid_control::config::AnyConfig;
 use braid_uci::{Kind, from_uci, kind_of, sections, to_uci};
@@ -46,7 +46,7 @@ fn assert_goes_and_comes(name: &str, toml: &str) {
     let uci = to_uci(toml).unwrap_or_else(|error| panic!("{name}: {error}\n{toml}"));
     let back = from_uci(&uci).unwrap_or_else(|error| panic!("{name}: {error}\n{uci}"));
     assert_eq!(meaning(&back), meaning(toml), "{name}:\n{uci}");
-    // Once more, and nothing changes any more.
+    // A second round trip changes nothing.
     assert_eq!(from_uci(&to_uci(&back).unwrap()).unwrap(), back, "{name}");
 }
 
@@ -64,7 +64,7 @@ fn examples() -> Vec<(String, String)> {
                 let mut with = lines.clone();
                 with[at] = key;
                 let with = with.join("\n");
-                // Some stand there twice, as alternatives.
+                // Some occur twice, as alternatives.
                 if with.parse::<DocumentMut>().is_ok() {
                     found.push((key.to_owned(), with));
                 }
@@ -109,9 +109,9 @@ fn mistakes_are_told_with_their_line() {
     for (uci, line, says) in [
         ("config interface\n\toption mtu 'big'\n", 2, "mtu must be a number, not \"big\""),
         ("config link\n\toption standby 'maybe'\n", 2, "standby must be 1 or 0"),
-        ("config link\n\tlist tier '1'\n", 2, "tier is no list"),
+        ("config link\n\tlist tier '1'\n", 2, "tier is not a list"),
         ("\nconfig lnik\n", 2, "config lnik isn't known (known: interface,"),
-        ("config ui\nconfig ui\n", 2, "two sections of ui"),
+        ("config ui\nconfig ui\n", 2, "two ui sections"),
     ] {
         let error = from_uci(uci).unwrap_err();
         assert_eq!(error.line, line, "{uci}");
@@ -119,7 +119,7 @@ fn mistakes_are_told_with_their_line() {
     }
     for (toml, line, says) in [
         ("[interface]\nmtu = \"1500\"\n", 2, "interface.mtu isn't a number"),
-        ("[interface]\n\n[lnik]\n", 3, "a section lnik isn't known"),
+        ("[interface]\n\n[lnik]\n", 3, "unknown section lnik"),
         ("[interface\n", 1, "not TOML"),
         ("[[link]]\n\"a-b\" = \"c\"\n", 2, "UCI has no key \"a-b\""),
         ("[[link]]\ncap = { \"\" = \"c\" }\n", 2, "UCI has no key \"cap_\""),
@@ -131,7 +131,7 @@ fn mistakes_are_told_with_their_line() {
     }
 }
 
-/// What the reader of the config says of a key that has a value of a kind it can't have.
+/// What the config's reader says about a key with a value of the wrong type.
 fn told_of(section: &str, key: &str) -> String {
     let (outer, inner) = section.split_once('.').unwrap_or((section, ""));
     let head = match outer {
@@ -140,7 +140,7 @@ fn told_of(section: &str, key: &str) -> String {
         }
         _ => format!("[[{outer}]]"),
     };
-    // A date is what no key takes.
+    // No key accepts a date.
     let entry = format!("{key} = 2026-01-01");
     let entry = match inner {
         "" => entry,
@@ -173,7 +173,7 @@ fn told_of(section: &str, key: &str) -> String {
     told
 }
 
-/// Keys without which some others aren't asked for.
+/// Keys that other keys require.
 fn asked_for_beside(section: &str) -> &'static [&'static str] {
     match section {
         "engine" => {
@@ -190,10 +190,10 @@ fn asked_for_beside(section: &str) -> &'static [&'static str] {
 const ENGINES: [&str; 8] =
     ["tunnel", "bonding", "team", "teql", "ecmp", "mptcp", "pppoe-multilink", "pcc"];
 
-/// Like no key, so that the reader says which there are.
+/// An unknown key, so that the reader lists the known ones.
 const NOBODYS_KEY: &str = "zzzzzzzzqqqq";
 
-/// The keys that the reader says it knows in a section.
+/// The keys that the reader lists as known in a section.
 fn known_in(section: &str) -> BTreeSet<String> {
     let told = told_of(section, NOBODYS_KEY);
     let start = format!("unknown key \"{NOBODYS_KEY}\" in [{section}]; known here: ");

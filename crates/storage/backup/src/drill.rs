@@ -21,11 +21,11 @@ pub struct Drill<'a> {
     pub vault: &'a Vault,
     /// An id, its beginning, or `latest`: the newest of each computer and path.
     pub which: String,
-    /// A folder with room for the largest file, used meanwhile.
+    /// Folder for temporary files, with room for the largest file.
     pub folder: PathBuf,
-    /// At most so many bytes.
+    /// Restore at most this many bytes.
     pub bytes: u64,
-    /// At most so many files.
+    /// Restore at most this many files.
     pub files: usize,
 }
 

@@ -278,7 +278,7 @@ fn read(path: &Path) -> Result<Option<Record>, Error> {
         Ok(record) => Ok(Some(record)),
         Err(error) if state_file::is_newer(&error) => Err(Error::io("reading", path, error)),
         Err(error) => {
-            Err(Error::Refused(format!("{}: {error}; to begin anew, delete it", path.display())))
+            Err(Error::Refused(format!("{}: {error}; delete it to start over", path.display())))
         }
     }
 }

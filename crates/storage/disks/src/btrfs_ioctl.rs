@@ -79,7 +79,7 @@ pub enum ReplaceState {
 /// UUID of the filesystem that an open file or directory is in.
 ///
 /// # Errors
-/// What the kernel says, also when it is no btrfs.
+/// The kernel's error, also when it is no btrfs.
 pub fn filesystem_uuid(on: &File) -> io::Result<Uuid> {
     let mut args: FsInfo = zeroed();
     call(on, FS_INFO, &mut args)?;
@@ -89,7 +89,7 @@ pub fn filesystem_uuid(on: &File) -> io::Result<Uuid> {
 /// One device of the filesystem.
 ///
 /// # Errors
-/// What the kernel says, such as that no device has this number or that it is no btrfs.
+/// The kernel's error, such as that no device has this number or that it is no btrfs.
 pub fn device_info(on: &File, devid: u64) -> io::Result<DeviceInfo> {
     let mut args: DevInfo = zeroed();
     args.devid = devid;
@@ -110,7 +110,7 @@ pub fn device_info(on: &File, devid: u64) -> io::Result<DeviceInfo> {
 /// Error counters of one device.
 ///
 /// # Errors
-/// What the kernel says, such as that no device has this number or that it is no btrfs.
+/// The kernel's error, such as that no device has this number or that it is no btrfs.
 pub fn device_errors(on: &File, devid: u64) -> io::Result<BtrfsErrors> {
     let mut args: DevStats = zeroed();
     args.devid = devid;
@@ -123,7 +123,7 @@ pub fn device_errors(on: &File, devid: u64) -> io::Result<BtrfsErrors> {
 /// Progress of the scrub of one device; `None` when none runs.
 ///
 /// # Errors
-/// What the kernel says, such as that no device has this number, that it is no btrfs, or that
+/// The kernel's error, such as that no device has this number, that it is no btrfs, or that
 /// only root may ask.
 pub fn scrub_progress(on: &File, devid: u64) -> io::Result<Option<ScrubProgress>> {
     let mut args: ScrubArgs = zeroed();
@@ -143,7 +143,7 @@ pub fn scrub_progress(on: &File, devid: u64) -> io::Result<Option<ScrubProgress>
 /// Stops the scrub of a filesystem; `false` when none ran.
 ///
 /// # Errors
-/// What the kernel says, such as that it is no btrfs or that only root may do that.
+/// The kernel's error, such as that it is no btrfs or that only root may do that.
 pub fn cancel_scrub(on: &File) -> io::Result<bool> {
     match call(on, SCRUB_CANCEL, &mut ()) {
         Ok(()) => Ok(true),
@@ -155,7 +155,7 @@ pub fn cancel_scrub(on: &File) -> io::Result<bool> {
 /// Progress of a balance; `None` when there is none.
 ///
 /// # Errors
-/// What the kernel says, such as that it is no btrfs or that only root may ask.
+/// The kernel's error, such as that it is no btrfs or that only root may ask.
 pub fn balance_progress(on: &File) -> io::Result<Option<BalanceProgress>> {
     const RUNNING: u64 = 1;
     let mut args: BalanceArgs = zeroed();
@@ -174,7 +174,7 @@ pub fn balance_progress(on: &File) -> io::Result<Option<BalanceProgress>> {
 /// The state of the last `replace`.
 ///
 /// # Errors
-/// What the kernel says, such as that it is no btrfs or that only root may ask.
+/// The kernel's error, such as that it is no btrfs or that only root may ask.
 pub fn replace_progress(on: &File) -> io::Result<ReplaceProgress> {
     const STATUS: u64 = 1;
     let mut args: DevReplace = zeroed();

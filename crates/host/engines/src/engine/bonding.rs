@@ -8,7 +8,7 @@ use crate::{Device, Feature};
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 
-/// Settings of a bond; those that a mode doesn't have are left alone.
+/// Settings of a bond; a mode ignores those that it doesn't have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bonding {
     /// How frames are spread.
@@ -25,7 +25,7 @@ pub struct Bonding {
     pub lacp_rate: LacpRate,
     /// Fewest working ports for the bond to have a carrier (802.3ad).
     pub min_links: u32,
-    /// Frames by one port before the next one's turn (balance-rr); 0 is random.
+    /// Frames sent through one port before the next one's turn (balance-rr); 0 is random.
     pub packets_per_port: u32,
     /// IGMP reports sent after a failover, 0 to 255.
     pub resend_igmp: u8,
@@ -36,25 +36,25 @@ pub struct Bonding {
 words! {
     /// How a bond spreads frames.
     BondMode {
-        /// By turns.
+        /// In turn.
         BalanceRr = "balance-rr",
-        /// By one port; another when it fails.
+        /// Through one port; another when it fails.
         ActiveBackup = "active-backup",
         /// By hash.
         BalanceXor = "balance-xor",
-        /// Each by all ports.
+        /// Each through all ports.
         Broadcast = "broadcast",
-        /// By hash, the other end agreeing by LACP (IEEE 802.1AX).
+        /// By hash, negotiated with the other end by LACP (IEEE 802.1AX).
         Ieee8023ad = "802.3ad",
-        /// What is sent: by load; what comes: by one port.
+        /// Sends by load, receives through one port.
         BalanceTlb = "balance-tlb",
-        /// Both ways by load; the other end's ARP tables are steered.
+        /// Both directions by load, steering the other end's ARP table.
         BalanceAlb = "balance-alb",
     }
 }
 
 words! {
-    /// What a hash is taken of (`xmit_hash_policy`).
+    /// What is hashed (`xmit_hash_policy`).
     XmitHash {
         /// MAC addresses.
         Layer2 = "layer2",
@@ -62,9 +62,9 @@ words! {
         Layer23 = "layer2+3",
         /// IP addresses and ports.
         Layer34 = "layer3+4",
-        /// As layer2+3, of what a tunnel carries.
+        /// As layer2+3, for the packets inside a tunnel.
         Encap23 = "encap2+3",
-        /// As layer3+4, of what a tunnel carries.
+        /// As layer3+4, for the packets inside a tunnel.
         Encap34 = "encap3+4",
         /// VLAN and source MAC address.
         VlanSrcmac = "vlan+srcmac",
@@ -99,20 +99,20 @@ words! {
 pub enum Monitor {
     /// By its carrier.
     Carrier {
-        /// Milliseconds between looks (`miimon`).
+        /// Milliseconds between checks (`miimon`).
         interval_ms: u32,
         /// Milliseconds that a link must be up before it is used.
         up_delay_ms: u32,
-        /// Milliseconds that a link must be down before it is given up.
+        /// Milliseconds that a link must be down before it counts as failed.
         down_delay_ms: u32,
     },
-    /// By asking hosts behind it by ARP.
+    /// By ARP requests to hosts behind it.
     Arp {
-        /// Milliseconds between questions (`arp_interval`).
+        /// Milliseconds between requests (`arp_interval`).
         interval_ms: u32,
-        /// Who is asked; 1 to 16 (`BOND_MAX_ARP_TARGETS`).
+        /// The hosts to ask; 1 to 16 (`BOND_MAX_ARP_TARGETS`).
         targets: Vec<Ipv4Addr>,
-        /// Whether only their answers count, not any traffic (`arp_validate`).
+        /// Whether only their answers count, rather than any traffic (`arp_validate`).
         validate: bool,
     },
 }
@@ -145,7 +145,7 @@ impl BondMode {
 
     /// Whether it hashes.
     pub const fn hashes(self) -> bool {
-        // balance-tlb does with tlb_dynamic_lb off only, which we never set.
+        // balance-tlb hashes only with tlb_dynamic_lb off, which we never set.
         matches!(self, BondMode::BalanceXor | BondMode::Ieee8023ad)
     }
 
@@ -186,13 +186,13 @@ pub(crate) fn check(bonding: &Bonding, group: &Group, found: &mut Vec<Trouble>) 
             found.push(Trouble::new(
                 "arp_targets",
                 format!("{} can't watch its links by ARP", bonding.mode),
-                "remove arp_targets: its links are watched by their carrier",
+                "remove arp_targets: its links are watched by carrier",
             ));
         }
         if !(1..=MAX_ARP_TARGETS).contains(&targets.len()) {
             found.push(Trouble::new(
                 "arp_targets",
-                format!("{} hosts to ask by ARP", targets.len()),
+                format!("{} ARP targets", targets.len()),
                 "name 1 to 16",
             ));
         }
@@ -201,7 +201,7 @@ pub(crate) fn check(bonding: &Bonding, group: &Group, found: &mut Vec<Trouble>) 
         if !bonding.mode.has_active_port() {
             found.push(Trouble::new(
                 "primary",
-                format!("{} uses all links alike: it has no primary", bonding.mode),
+                format!("{} uses all links equally: it has no primary", bonding.mode),
                 "remove it, or choose active-backup, balance-tlb or balance-alb",
             ));
         }
@@ -229,9 +229,8 @@ pub(crate) fn operations(bonding: &Bonding, group: &Group, ports: &[Port]) -> Ve
             .map(|port| Operation::Enslave { device: port.device.clone(), master: bond.clone() }),
     );
     let preferred = bonding.primary.as_ref().map(Device::as_str);
-    // Without one named it's the first that isn't on standby: over plain cables
-    // both ends have to agree, and by themselves each takes the port whose
-    // carrier it saw first.
+    // By default the first that isn't on standby: over plain cables both ends must agree, but on
+    // their own each takes the port whose carrier it saw first.
     let primary = match preferred {
         Some(name) => ports.iter().find(|port| port.link == name),
         None if bonding.mode.has_active_port() => {

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 /// Settings of multipath routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ecmp {
-    /// What a flow's link follows from.
+    /// What determines a flow's link.
     pub hash: EcmpHash,
-    /// Keeps flows where they are when links come and go.
+    /// Keeps flows on their links when other links come and go.
     pub resilient: Option<Resilient>,
-    /// Gives what leaves by a link that link's address (home routers, NAT).
+    /// Masquerades packets with the address of the link that they leave by (home routers, NAT).
     pub masquerade: bool,
 }
 
@@ -27,20 +27,19 @@ words! {
         Layer3 = "layer3",
         /// Addresses and ports.
         Layer34 = "layer3+4",
-        /// Addresses of what a tunnel carries.
+        /// Addresses of the packets inside a tunnel.
         Inner = "inner",
     }
 }
 
-/// A resilient group: a table of buckets, of which only those without traffic
-/// move to another link.
+/// A resilient group: a table of buckets, of which only idle ones move to another link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Resilient {
-    /// How many; a power of two isn't needed.
+    /// Number of buckets; needn't be a power of two.
     pub buckets: u16,
     /// Seconds without traffic after which a bucket may move.
     pub idle_timer_s: u32,
-    /// Seconds of imbalance after which busy ones are moved too; 0 is never.
+    /// Seconds of imbalance after which busy ones are moved, too; 0 for never.
     pub unbalanced_timer_s: u32,
 }
 
@@ -68,7 +67,7 @@ pub(crate) fn check(ecmp: &Ecmp, group: &Group, found: &mut Vec<Trouble>) {
     {
         found.push(Trouble::new(
             "buckets",
-            format!("{} buckets for links of weight {weights} together", resilient.buckets),
+            format!("{} buckets for links with a total weight of {weights}", resilient.buckets),
             "give at least that many; 128 is usual",
         ));
     }
@@ -105,7 +104,7 @@ pub(crate) fn operations(ecmp: &Ecmp, group: &Group, ports: &[Port]) -> Vec<Oper
     operations
 }
 
-/// The next hops, their group and the routes by it, of one IP version.
+/// The next hops of one IP version, their group and the routes that use it.
 fn group_routes(ecmp: &Ecmp, group: &Group, ports: &[Port], family: Family) -> Vec<Operation> {
     let numbers = &group.numbers;
     // IPv6 has the upper half of the group's numbers.

@@ -12,9 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Mptcp {
     /// Whether this end opens the subflows.
     pub role: MptcpRole,
-    /// Most subflows of a connection besides its first.
+    /// Maximum subflows of a connection besides its first.
     pub subflows: u8,
-    /// Most addresses of the other end that are taken up.
+    /// Maximum number of accepted addresses that the other end announces.
     pub add_addr_accepted: u8,
     /// Opens a subflow from every link to every address of the other end.
     pub fullmesh: bool,
@@ -25,7 +25,7 @@ words! {
     MptcpRole {
         /// This end: the one that opens connections, behind NAT or not.
         Initiator = "initiator",
-        /// The other end; this one tells its addresses.
+        /// The other end; this one announces its addresses.
         Responder = "responder",
     }
 }
@@ -83,7 +83,7 @@ pub(crate) fn operations(mptcp: &Mptcp, group: &Group, ports: &[Port]) -> Vec<Op
         .take(MAX_ENDPOINTS);
     operations.extend(endpoints.zip(1_u8..).map(|((port, address), number)| {
         Operation::MptcpEndpoint {
-            // Far from what people give by hand.
+            // Far from ids that people choose.
             id: FIRST_ENDPOINT + number,
             address,
             device: port.device.clone(),

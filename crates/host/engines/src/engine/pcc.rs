@@ -1,6 +1,5 @@
-//! Policy routing of new connections: nftables marks each with a link, the mark
-//! picks the link's table, connection tracking keeps it there. What RouterOS
-//! calls per-connection classifier.
+//! Policy routing of new connections: nftables marks each with a link, the mark selects the link's
+//! table, and connection tracking keeps it there. RouterOS calls this a per-connection classifier.
 
 use crate::Family;
 use crate::group::Group;
@@ -14,18 +13,18 @@ use std::fmt::Write;
 /// Settings of per-connection routing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pcc {
-    /// What a connection's link follows from.
+    /// What determines a connection's link.
     pub classifier: Classifier,
-    /// Gives what leaves by a link that link's address.
+    /// Masquerades packets with the address of the link that they leave by.
     pub masquerade: bool,
 }
 
 words! {
-    /// What a new connection's link follows from.
+    /// What determines a new connection's link.
     Classifier {
-        /// Its turn.
+        /// Links in turn.
         Turns = "turns",
-        /// Both addresses: a client stays on one link for one server.
+        /// Both addresses: a client always uses the same link for a server.
         Addresses = "addresses",
         /// Both addresses and ports.
         Flow = "flow",
@@ -61,8 +60,8 @@ pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operat
         for family in port.families() {
             operations.push(Operation::Rule(Rule {
                 fwmark: Some(mark(group, port)),
-                // Before the links' rules by source: what this host sends itself has
-                // the address of one link when it is marked for another.
+                // Before the links' rules by source: this host's own packets may have the address
+                // of one link when they are marked for another.
                 ..Rule::lookup(
                     family,
                     group.numbers.priority + port.number,
@@ -80,8 +79,7 @@ pub(crate) fn operations(pcc: &Pcc, group: &Group, ports: &[Port]) -> Vec<Operat
     operations
 }
 
-/// What has no mark (yet: the host's own packets are marked after they were
-/// routed) goes by the first link.
+/// Packets without a mark use the first link; the host's own packets are marked only after routing.
 fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
     let mut operations = Vec::new();
     for family in Family::ALL {
@@ -109,7 +107,7 @@ fn unmarked(group: &Group, ports: &[Port]) -> Vec<Operation> {
     operations
 }
 
-/// The mark of what leaves by a port.
+/// The mark of packets that leave through a port.
 pub(crate) fn mark(group: &Group, port: &Port) -> u32 {
     group.numbers.mark + port.number
 }
@@ -126,8 +124,8 @@ fn marking(pcc: &Pcc, group: &Group, ports: &[Port]) -> String {
     let marks = marks.join(", ");
     let mut answers = String::new();
     for port in ports {
-        // A connection that came by a link is answered by it. Writing to a
-        // String can't fail.
+        // Connections that came in over a link are answered over it. Writing to a String can't
+        // fail.
         let _ = writeln!(
             answers,
             "\t\tiifname \"{}\" ct state new ct mark set {:#010x}",
@@ -189,7 +187,7 @@ fn marking(pcc: &Pcc, group: &Group, ports: &[Port]) -> String {
     )
 }
 
-/// nft's map of numbers below the sum of all weights to marks, and that sum.
+/// An nft map from numbers below the sum of all weights to marks, and that sum.
 fn weighted(group: &Group, ports: &[&Port]) -> (String, u32) {
     let mut next = 0;
     let entries: Vec<String> = ports

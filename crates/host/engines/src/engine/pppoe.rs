@@ -1,5 +1,5 @@
-//! PPP multilink (RFC 1990) over PPP over Ethernet (RFC 2516): one PPP session
-//! a link, bundled by both ends.
+//! PPP multilink (RFC 1990) over PPP over Ethernet (RFC 2516): one PPP session per link, bundled by
+//! both ends.
 
 use crate::group::{Group, Trouble};
 use crate::operation::Operation;
@@ -16,9 +16,9 @@ pub struct Pppoe {
     pub role: PppoeRole,
     /// Largest packet that the bundle carries, bytes (MRRU, RFC 1990, 5.1.1).
     pub mrru: u16,
-    /// The server's address inside, where this end settles it.
+    /// The server's inner address, if this end determines it.
     pub server: Option<Ipv4Addr>,
-    /// The client's address inside, where this end settles it.
+    /// The client's inner address, if this end determines it.
     pub client: Option<Ipv4Addr>,
     /// User name, if the server asks for one; its secret is in pppd's files.
     pub user: Option<String>,
@@ -27,14 +27,14 @@ pub struct Pppoe {
 words! {
     /// The ends of PPPoE.
     PppoeRole {
-        /// Calls (a home).
+        /// Connects (a home).
         Client = "client",
-        /// Is called (an access concentrator).
+        /// Accepts connections (an access concentrator).
         Server = "server",
     }
 }
 
-/// Bytes that PPPoE and PPP take of an Ethernet frame (RFC 2516, section 7).
+/// Overhead of PPPoE and PPP in an Ethernet frame, bytes (RFC 2516, section 7).
 const PPPOE_OVERHEAD: u32 = 8;
 /// Seconds between LCP echoes, and how many may be lost.
 const ECHO: (u32, u32) = (1, 4);
@@ -52,7 +52,7 @@ pub(crate) fn check(pppoe: &Pppoe, group: &Group, found: &mut Vec<Trouble>) {
     if !group.addresses.is_empty() {
         found.push(Trouble::new(
             "addresses",
-            "PPP settles the addresses itself",
+            "PPP negotiates the addresses itself",
             "remove addresses; write server = and client = in [engine]",
         ));
     }
@@ -60,7 +60,7 @@ pub(crate) fn check(pppoe: &Pppoe, group: &Group, found: &mut Vec<Trouble>) {
     if settles && (pppoe.server.is_none() || pppoe.client.is_none()) {
         found.push(Trouble::new(
             "server",
-            "a PPPoE server must settle both addresses",
+            "a PPPoE server must set both addresses",
             "write server = \"10.0.0.1\" and client = \"10.0.0.2\" in [engine]",
         ));
     }
@@ -69,7 +69,7 @@ pub(crate) fn check(pppoe: &Pppoe, group: &Group, found: &mut Vec<Trouble>) {
     {
         found.push(Trouble::new(
             "user",
-            "a user name with blanks or quotes",
+            "a user name with spaces or quotes",
             "use letters, digits, '.', '_', '-', '@' and '+'",
         ));
     }
@@ -95,13 +95,13 @@ pub(crate) fn operations(pppoe: &Pppoe, group: &Group, ports: &[Port]) -> Vec<Op
     operations
 }
 
-/// Whether sessions are given by hand at both ends: then the kernel carries
-/// them without discovery (and without pppoe-server's user-space relay).
+/// Whether sessions are configured at both ends: then the kernel carries them without discovery
+/// (and without pppoe-server's user-space relay).
 fn settled(group: &Group) -> bool {
     group.links.iter().all(|link| link.peer_mac.is_some())
 }
 
-/// One pppd for a link.
+/// The pppd of a link.
 fn session(pppoe: &Pppoe, group: &Group, port: &Port) -> Operation {
     let mut argv: Vec<String> = ["pppd", "plugin", "rp-pppoe.so", &format!("nic-{}", port.device)]
         .map(str::to_owned)
@@ -112,12 +112,11 @@ fn session(pppoe: &Pppoe, group: &Group, port: &Port) -> Operation {
         argv.extend(["rp_pppoe_sess".into(), format!("{}:{mac}", port.number)]);
     }
     argv.extend(options(pppoe, group, port.mtu).concat());
-    // Without `persist`, since a pppd that calls again does not find its way back
-    // into the bundle (2.4.9): it ends with its link, and is started again. The one
-    // whose link made the bundle has to keep that; by `master_detach` it does so as
-    // another process, which ends after the last link. Never with `linkname`: the
-    // process that ends writes that into pppd's database, and with it, at times after
-    // its heir, its own number as the bundle's keeper; who joins later finds it dead.
+    // Without `persist`, since a pppd that reconnects doesn't rejoin the bundle (2.4.9): it exits
+    // with its link and is started again. The pppd whose link created the bundle must keep it; with
+    // `master_detach` another process does, which exits after the last link. Never with `linkname`:
+    // an exiting process writes that to pppd's database together with its own pid as the bundle's
+    // owner, sometimes after its successor did, so that later members find a dead owner.
     argv.extend(["nodetach", "master_detach"].map(str::to_owned));
     Operation::Process {
         name: "pppd".into(),
@@ -127,7 +126,7 @@ fn session(pppoe: &Pppoe, group: &Group, port: &Port) -> Operation {
     }
 }
 
-/// pppoe-server for all links.
+/// The pppoe-server for all links.
 fn server(pppoe: &Pppoe, group: &Group, ports: &[Port]) -> [Operation; 2] {
     let file = group.state_file("pppoe-server.options");
     let mtu = ports.iter().map(|port| port.mtu).min().unwrap_or(1500);

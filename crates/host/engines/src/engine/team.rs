@@ -23,17 +23,17 @@ pub struct Team {
 words! {
     /// How a team spreads frames.
     Runner {
-        /// By turns.
+        /// In turn.
         RoundRobin = "roundrobin",
-        /// By one port; another when it fails.
+        /// Through one port; another when it fails.
         ActiveBackup = "activebackup",
         /// By hash, and by load.
         LoadBalance = "loadbalance",
-        /// By hash, the other end agreeing by LACP.
+        /// By hash, negotiated with the other end by LACP.
         Lacp = "lacp",
-        /// Each by all ports.
+        /// Each through all ports.
         Broadcast = "broadcast",
-        /// By chance.
+        /// Randomly.
         Random = "random",
     }
 }
@@ -44,11 +44,11 @@ words! {
 pub enum LinkWatch {
     /// By its carrier.
     Ethtool,
-    /// By asking a host behind it by ARP.
+    /// By ARP requests to a host behind it.
     ArpPing {
-        /// Milliseconds between questions.
+        /// Milliseconds between requests.
         interval_ms: u32,
-        /// Who is asked.
+        /// The host to ask.
         target: Ipv4Addr,
     },
 }
@@ -106,7 +106,7 @@ pub(crate) fn operations(team: &Team, group: &Group, ports: &[Port]) -> Vec<Oper
 /// Tenths of a second.
 const BALANCING_INTERVAL: u32 = 10;
 
-/// teamd's own file.
+/// teamd's configuration file.
 pub(crate) fn configuration(team: &Team, group: &Group, ports: &[Port]) -> String {
     let mut runner = Map::from_iter([("name".to_owned(), json!(team.runner.as_str()))]);
     if team.runner.hashes() {

@@ -1,5 +1,5 @@
-//! TEQL (net/sched/sch_teql.c): a queueing discipline on each link, and a
-//! device that hands packets to them by turns.
+//! TEQL (net/sched/sch_teql.c): a queueing discipline on each link, and a device that distributes
+//! packets to them in turn.
 
 use crate::Feature;
 use crate::group::{Group, Trouble};
@@ -24,9 +24,9 @@ pub(crate) fn needs() -> Vec<Feature> {
 pub(crate) fn operations(group: &Group, ports: &[Port]) -> Vec<Operation> {
     let mut operations =
         vec![Operation::Module { name: "sch_teql".into(), provides: group.name.clone() }];
-    // Packets come by links whose answers leave by the TEQL device; where a link
-    // has no address of its own, even the loose check of `rp_filter` drops them.
-    // The stricter of `all` and the device's counts.
+    // Packets arrive over links, but replies leave through the TEQL device; if a link has no
+    // address of its own, even the loose check of `rp_filter` drops them. The stricter of `all` and
+    // the device's setting applies.
     let check = |device: &str| Operation::Sysctl {
         key: format!("net/ipv4/conf/{device}/rp_filter"),
         value: "0".into(),

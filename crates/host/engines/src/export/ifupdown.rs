@@ -1,4 +1,4 @@
-//! Debian's ifupdown (interfaces(5)), with ifenslave's words for bonds.
+//! Debian's ifupdown (interfaces(5)), with ifenslave's options for bonds.
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier;
@@ -12,7 +12,7 @@ pub(super) fn export(group: &Group) -> Result<Vec<Exported>, Inexpressible> {
             Ok(bond(group, bonding))
         }
         Engine::Bonding(_) => Err(Format::Ifupdown.lacks("Ethernet in GRE in WireGuard")),
-        // Its own words are for bonds alone; the rest are commands, which it can run.
+        // Its own options are only for bonds; the rest are commands, which it can run.
         Engine::Team(_)
         | Engine::Teql
         | Engine::Ecmp(_)
@@ -90,7 +90,7 @@ fn monitor(monitor: &Monitor) -> String {
     }
 }
 
-/// What only some modes have.
+/// Options that only some modes have.
 fn mode(group: &Group, bonding: &Bonding) -> String {
     let mut text = String::new();
     if bonding.mode.hashes() {
@@ -101,7 +101,7 @@ fn mode(group: &Group, bonding: &Bonding) -> String {
             let rate = if bonding.lacp_rate == LacpRate::Fast { "fast" } else { "slow" };
             let _ = writeln!(text, "    bond-lacp-rate {rate}");
             if bonding.min_links > 0 {
-                // ifenslave has no word for it.
+                // ifenslave has no option for it.
                 let _ = writeln!(
                     text,
                     "    up echo {} > /sys/class/net/{}/bonding/min_links",

@@ -18,10 +18,8 @@ pub(super) fn export(group: &Group) -> Vec<Exported> {
     }
     let mut text = String::from("#!/bin/sh\n");
     text.push_str(&head(group, "#"));
-    text.push_str(
-        "# up: what it does; down: takes it back. Unlike `braid up` it follows no change\n",
-    );
-    text.push_str("# of addresses, and notices no dead link.\n");
+    text.push_str("# up sets it up, down undoes it. Unlike `braid up` it doesn't follow changes\n");
+    text.push_str("# of addresses, and doesn't notice dead links.\n");
     for note in &setup.notes {
         // Writing to a String can't fail.
         let _ = writeln!(text, "# {note}");
@@ -39,14 +37,14 @@ fn body(commands: &[String]) -> String {
         return "    :\n".into();
     }
     let lines = commands.iter().map(|command| match command.contains("<<") {
-        // What stands in a here-document isn't moved in.
+        // Here-documents aren't indented.
         true => format!("    {command}\n"),
         false => format!("    {}\n", command.replace('\n', "\n    ")),
     });
     lines.collect()
 }
 
-/// Commands that do it, and that take it back.
+/// Commands that apply it, and that undo it.
 type Commands = (Vec<String>, Vec<String>);
 
 fn one(up: String, down: String) -> Commands {
@@ -115,7 +113,7 @@ fn lines(operation: &Operation, of: &Group) -> Commands {
             format!(
                 "ip mptcp limits set subflows {subflows} add_addr_accepted {add_addr_accepted}"
             ),
-            // The kernel's own (net/mptcp/pm_netlink.c).
+            // The kernel's default (net/mptcp/pm_netlink.c).
             "ip mptcp limits set subflows 2 add_addr_accepted 0".into(),
         ),
         Operation::MptcpEndpoint { id, address, device, subflow, signal, backup, fullmesh } => {
@@ -194,7 +192,7 @@ fn process(argv: &[String], pid_file: &Path) -> Commands {
 }
 
 fn sysctl(group: &Group, key: &str, value: &str) -> (Vec<String>, Vec<String>) {
-    // What was before isn't known when this is written: it is kept while up.
+    // The previous value isn't known when this is written, so the script saves it.
     let saved = format!("/run/{}.{}", group.name, key.replace('/', "."));
     (
         vec![format!("cat /proc/sys/{key} > {saved}"), format!("echo {value} > /proc/sys/{key}")],
@@ -347,7 +345,7 @@ fn rule_words(rule: &Rule) -> String {
     words
 }
 
-/// A word that the shell takes as it is.
+/// Quotes a word for the shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@".contains(c);
     match !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! netplan (netplan-yaml(5)), as networkd carries it out.
+//! netplan (netplan-yaml(5)), with networkd as its backend.
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier;
@@ -24,8 +24,8 @@ pub(super) fn export(group: &Group) -> Result<Vec<Exported>, Inexpressible> {
         }
     } else {
         if matches!(group.over, Over::Vxlan { .. }) {
-            // A VXLAN names its link, which must be defined; what other files say of
-            // it counts too.
+            // A VXLAN refers to its link, which must be defined; netplan merges this with other
+            // files' definitions.
             text.push_str("  ethernets:\n");
             text.extend(group.links.iter().map(|link| format!("    {}: {{}}\n", link.device)));
         }

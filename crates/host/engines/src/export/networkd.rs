@@ -196,7 +196,7 @@ fn ecmp_files(group: &Group) -> Vec<Exported> {
     files
 }
 
-/// A link's address and its own table for what has that address.
+/// A link's address, and its own table for packets with that address.
 fn link_network(group: &Group, port: &Port) -> String {
     let mut text = format!("[Match]\nName={}\n\n[Network]\n", port.device);
     for egress in &port.egresses {

@@ -57,7 +57,7 @@ fn bond(group: &Group, bonding: &Bonding) -> Result<Vec<Exported>, Inexpressible
         set(format!("set network.{section}.peeraddr='{remote}'"));
         set(format!("set network.{section}.ikey='{}'", group.numbers.tunnel + link.number));
         set(format!("set network.{section}.okey='{}'", group.numbers.tunnel + link.number));
-        // netifd names its devices so.
+        // The name that netifd gives its device.
         slaves.push(format!("gre4t-{section}"));
     }
     for slave in &slaves {

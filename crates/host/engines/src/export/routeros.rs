@@ -1,5 +1,5 @@
-//! RouterOS 7: the whole walk from routes to the bond, as a script for
-//! `/import`. EoIP takes GRETAP's place, so the other end must be RouterOS too.
+//! RouterOS 7: everything from routes to the bond, as a script for `/import`. EoIP replaces GRETAP,
+//! so the other end must be RouterOS, too.
 
 use super::{Exported, Format, Inexpressible, head};
 use crate::carrier;
@@ -59,7 +59,7 @@ impl Script<'_> {
             let _ = write!(line, " transmit-hash-policy={}", hash(bonding.hash)?);
         }
         match &bonding.monitor {
-            // EoIP has no carrier to look at: its own keepalive is its carrier.
+            // EoIP has no carrier: its own keepalive serves as one.
             Monitor::Carrier { interval_ms, up_delay_ms, down_delay_ms } => {
                 let _ = write!(
                     line,
@@ -83,12 +83,12 @@ impl Script<'_> {
             Operation::Primary { port, .. } => Some(port),
             _ => None,
         });
-        // By its place, since RouterOS' tunnels have names of their own.
+        // By position, since RouterOS' tunnels have other names.
         let ours = carrier::carry(group).ports;
         let place = ours.iter().position(|port| Some(&port.device) == primary.as_ref());
         let primary = place.and_then(|place| ports.get(place));
         line.extend(primary.map(|port| format!(" primary={port}")));
-        // What the clamp below goes by, too.
+        // The clamp below uses it, too.
         line.extend(group.own_mtu(&ours).map(|mtu| format!(" mtu={mtu}")));
         self.line(line);
         self.part("Addresses and routes through the bond");
@@ -177,7 +177,7 @@ impl Script<'_> {
                 settings.peer_public_key
             ));
             self.line(format!("/ip address add address={} interface={name}", inner.source));
-            // WireGuard's sockets have no address of their own: its port tells the link.
+            // WireGuard's sockets have no address of their own: its port identifies the link.
             self.line(format!(
                 "/ip firewall mangle add chain=output protocol=udp src-port={port} action=mark-routing new-routing-mark=by-{} passthrough=no",
                 link.name
@@ -186,7 +186,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// A link's table: out by its router while that answers.
+    /// A link's table: a route via its router while that answers.
     fn own_table(&mut self, link: &GroupLink) -> Result<(), Inexpressible> {
         let table = format!("by-{}", link.name);
         self.line(format!("/routing table add name={table} fib"));
@@ -280,7 +280,7 @@ impl Script<'_> {
         for link in &active {
             for _ in 0..link.weight.get() {
                 let which = match pcc.classifier {
-                    // Each rule sees what those before it left.
+                    // Each rule sees what the previous ones left.
                     Classifier::Turns => format!("nth={},1", total - slice),
                     Classifier::Addresses => {
                         format!("per-connection-classifier=both-addresses:{total}/{slice}")
@@ -315,7 +315,7 @@ impl Script<'_> {
         Ok(())
     }
 
-    /// RouterOS' client joins several links; its server doesn't.
+    /// RouterOS' client bundles several links; its server doesn't.
     fn mlppp(&mut self, pppoe: &Pppoe) -> Result<(), Inexpressible> {
         if pppoe.role == PppoeRole::Server {
             return Err(Format::Routeros.lacks("a PPPoE server for bundles of links"));

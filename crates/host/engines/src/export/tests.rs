@@ -74,7 +74,7 @@ fn wireguard(end: End) -> Over {
     Over::WireGuard { end, settings }
 }
 
-/// What is exported in the tests: every engine, and every carrier.
+/// The groups exported in the tests: every engine, and every carrier.
 fn groups() -> Vec<(&'static str, Group)> {
     let lacp = Bonding {
         mode: BondMode::Ieee8023ad,
@@ -133,8 +133,8 @@ fn golden() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/exports")
 }
 
-/// What each export is, in `tests/exports`. After a meant change: look at what
-/// `BRAID_WRITE_EXPORTS=1 cargo test -p braid-engines` makes of them.
+/// The expected exports are in `tests/exports`. After an intended change, rewrite them with
+/// `BRAID_WRITE_EXPORTS=1 cargo test -p braid-engines` and review the difference.
 #[test]
 fn exports_are_as_written_down() {
     let write = std::env::var_os("BRAID_WRITE_EXPORTS").is_some();

@@ -10,27 +10,27 @@ pub struct FirewallTable {
     pub interface: String,
     /// All of it, in nft's language.
     pub ruleset: String,
-    /// Its rules for names, in order: addresses are added to them while the table is there.
+    /// Its rules with domains, in order: addresses are added to them while the table exists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<NamedRules>,
-    /// Of its rules those that bring questions for names to another server than was asked: when
-    /// they change, what the kernel remembers of questions that are under way is out of date.
+    /// Those of its rules that redirect DNS queries: when they change, the kernel's tracked DNS
+    /// connections are out of date.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub redirected_questions: Vec<String>,
 }
 
-/// Rules for names whose addresses a table keeps together, by the rules' names.
+/// Rules with domains whose addresses a table keeps together, by rule name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NamedRules {
-    /// A rule that has other conditions, too: in sets of its own.
+    /// A rule that also has other conditions: in its own sets.
     Alone(String),
-    /// Rules for nothing but names that follow each other: in maps from an address to the rule.
+    /// Consecutive rules with only domains: in maps from an address to the rule.
     Run(Vec<String>),
 }
 
 impl FirewallTable {
-    /// One of these chains, which are in nft's language.
+    /// A table with these chains, in nft's language.
     pub fn of(interface: String, chains: &str) -> FirewallTable {
         let ruleset = format!("table inet {} {{\n{chains}}}\n", nft_table(&interface));
         FirewallTable { interface, ruleset, ..FirewallTable::default() }

@@ -1,4 +1,4 @@
-//! A route by the name of its device, which lasts longer than the device's number.
+//! A route with its device's name, which stays valid longer than the device's index.
 
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -11,31 +11,31 @@ pub const MAIN_TABLE: u32 = 254;
 /// A route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Route {
-    /// Where to.
+    /// Destination network.
     pub destination: IpNet,
     /// The routing table.
     pub table: u32,
-    /// What is done.
+    /// What happens to packets that match.
     pub kind: RouteKind,
     /// The router.
     pub gateway: Option<IpAddr>,
-    /// The router is on the link even if no address of ours says so.
+    /// The router is on the link even if none of our addresses implies that.
     pub on_link: bool,
     /// The outgoing device.
     #[serde(alias = "interface")]
     pub device: Option<String>,
-    /// The lower, the better; 0 for the kernel's own choice.
+    /// Lower is preferred; 0 for the kernel's default.
     pub metric: u32,
-    /// The next-hop object or group that it goes by, instead of router and device.
+    /// The next-hop object or group that it uses, instead of router and device.
     #[serde(default)]
     pub next_hop: Option<u32>,
-    /// The address to send from, where the sender chose none.
+    /// The source address if the sender chose none.
     #[serde(default)]
     pub source: Option<IpAddr>,
-    /// What a TCP connection may send at first, either way, in segments.
+    /// Initial window of TCP connections in both directions, in segments.
     #[serde(default)]
     pub initial_window: Option<u32>,
-    /// Who set it, as the kernel's numbers say; ours, if none is given.
+    /// Who set it, as the kernel's protocol number; ours by default.
     #[serde(default)]
     pub protocol: Option<u8>,
 }
@@ -44,7 +44,7 @@ pub struct Route {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RouteKind {
-    /// Sends it on.
+    /// Forwards it.
     #[default]
     Unicast,
     /// Drops it and tells the sender.
@@ -53,14 +53,14 @@ pub enum RouteKind {
     Blackhole,
     /// Drops it and tells the sender that it is forbidden.
     Prohibit,
-    /// Goes on with the next policy rule.
+    /// Continues with the next policy rule.
     Throw,
-    /// Takes it for this host, whatever its destination.
+    /// Delivers it to this host, whatever its destination.
     Local,
 }
 
 impl RouteKind {
-    /// Whether it ends a look-up without sending anything.
+    /// Whether it ends a look-up without forwarding anything.
     pub fn refuses(self) -> bool {
         match self {
             RouteKind::Unreachable | RouteKind::Blackhole | RouteKind::Prohibit => true,
@@ -84,7 +84,7 @@ impl fmt::Display for RouteKind {
 }
 
 impl Route {
-    /// A route that sends packets on; by what is still to be said.
+    /// A unicast route; next hop or device must still be set.
     pub fn new(destination: IpNet, table: u32) -> Route {
         Route {
             destination,

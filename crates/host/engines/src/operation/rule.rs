@@ -1,33 +1,33 @@
-//! A policy rule: which routing table a packet asks.
+//! A policy rule: which routing table is used for a packet.
 
 use crate::Family;
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A policy rule. What is `None` matches every packet.
+/// A policy rule. Fields that are `None` match every packet.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rule {
     /// IP version of the packets.
     pub family: Family,
-    /// Rules are asked in ascending order.
+    /// Rules are evaluated in ascending order.
     pub priority: u32,
-    /// Matches what the conditions do not.
+    /// Inverts the match.
     pub not: bool,
-    /// The mark, in full or as far as `mask` goes.
+    /// The mark, compared in full or within `mask`.
     pub fwmark: Option<u32>,
-    /// The bits of the mark that count; all without one.
+    /// The bits of the mark to compare; `None` for all.
     #[serde(default)]
     pub mask: Option<u32>,
     /// The source address.
     pub from: Option<IpNet>,
     /// The destination address.
     pub to: Option<IpNet>,
-    /// The interface it came by; `lo` for what is sent from here.
+    /// The incoming interface; `lo` for packets of this host.
     pub incoming: Option<String>,
     /// The interface that its socket is bound to.
     pub outgoing: Option<String>,
-    /// What is done.
+    /// What the rule does.
     pub action: RuleAction,
 }
 
@@ -35,12 +35,11 @@ pub struct Rule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleAction {
-    /// Asks a table; on no answer the next rule's turn comes.
+    /// Looks up a table; without a match the next rule is evaluated.
     Lookup {
         /// The table.
         table: u32,
-        /// Answers with a prefix of at most this length do not count; 0
-        /// ignores just the default route.
+        /// Ignores matches with a prefix of at most this length; 0 ignores only the default route.
         suppress_prefix_len: Option<u32>,
     },
     /// Drops the packet and tells the sender.
@@ -66,7 +65,7 @@ impl Rule {
         }
     }
 
-    /// A rule by which every packet of an IP version asks a table.
+    /// A rule by which every packet of an IP version uses a table.
     pub fn lookup(family: Family, priority: u32, table: u32) -> Rule {
         Rule::new(family, priority, RuleAction::Lookup { table, suppress_prefix_len: None })
     }

@@ -1,4 +1,4 @@
-//! What can be chosen.
+//! The engines to choose from.
 
 use crate::{BondMode, EngineKind, Feature, Runner};
 use std::fmt;
@@ -8,7 +8,7 @@ use std::fmt;
 pub enum Candidate {
     /// Braid's own tunnel.
     Tunnel,
-    /// One link, the best.
+    /// Only the best link.
     BestLink,
     /// A bond.
     Bonding(BondMode),
@@ -31,7 +31,7 @@ impl Candidate {
     pub fn all() -> Vec<Candidate> {
         let mut all = vec![Candidate::Tunnel, Candidate::BestLink];
         all.extend(BondMode::ALL.iter().map(|mode| Candidate::Bonding(*mode)));
-        // By chance is never better than by turns.
+        // Random is never better than round robin.
         let runners = Runner::ALL.iter().filter(|runner| **runner != Runner::Random);
         all.extend(runners.map(|runner| Candidate::Team(*runner)));
         all.extend([
@@ -74,8 +74,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it joins Ethernet devices, so that over routers a tunnel a link
-    /// is needed.
+    /// Whether it joins Ethernet devices, so that routed links need a tunnel each.
     pub(super) fn joins_ethernet(self) -> bool {
         matches!(
             self,

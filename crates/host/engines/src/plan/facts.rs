@@ -1,4 +1,4 @@
-//! What is known of the links, the other end and the host.
+//! Known facts about the links, the other end and the host.
 
 use crate::Feature;
 use crate::words::words;
@@ -37,7 +37,7 @@ words! {
 words! {
     /// What the other end is.
     Peer {
-        /// None: the links lead to the Internet, whoever is there.
+        /// None: the links lead to the Internet in general.
         Nobody = "nobody",
         /// A Linux box of ours.
         Linux = "linux",
@@ -50,7 +50,7 @@ words! {
     }
 }
 
-/// All that ranking goes by.
+/// The input of the ranking.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The links.
@@ -61,9 +61,9 @@ pub struct Facts {
     pub lacks: Vec<Feature>,
 }
 
-/// A link whose rate nobody knows counts as this, so that links compare.
+/// Assumed rate of a link if it is unknown, so that links can be compared.
 pub const UNKNOWN_RATE: Rate = Rate::from_mbit(100);
-/// A round-trip time that nobody knows: that of an Ethernet.
+/// Assumed round-trip time if it is unknown: that of an Ethernet.
 const UNKNOWN_RTT: Duration = Duration::from_micros(500);
 
 impl LinkFacts {
@@ -94,7 +94,7 @@ impl Facts {
         self.links.iter().map(LinkFacts::rate).min().unwrap_or(Rate::ZERO)
     }
 
-    /// What turns of equal size allow: every link as fast as the slowest.
+    /// The rate with equal turns: every link as fast as the slowest.
     pub(super) fn even(&self) -> Rate {
         self.slowest().scaled(self.links.len() as f64)
     }

@@ -1,4 +1,4 @@
-//! What each engine makes of links: a rough model, each number with its source.
+//! Estimates what each engine achieves: a rough model, each number with its source.
 
 use super::candidate::Candidate;
 use super::facts::{Facts, LinkFacts, Peer};
@@ -6,7 +6,7 @@ use crate::{BondMode, Runner};
 use braid_units::Rate;
 use std::time::Duration;
 
-/// What is to be expected of an engine.
+/// The expected performance of an engine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     /// Of one TCP connection.
@@ -15,24 +15,24 @@ pub struct Estimate {
     pub many: Rate,
     /// Of one UDP flow that must stay in order.
     pub udp: Rate,
-    /// When a link goes dead without losing its carrier.
+    /// What happens when a link goes dead without losing its carrier.
     pub stall: Stall,
     /// Why, and what its limits are.
     pub reasons: Vec<String>,
 }
 
-/// What becomes of traffic on a link that goes dead without losing its carrier.
+/// What happens to traffic on a link that goes dead without losing its carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stall {
-    /// It goes on, after this time.
+    /// It continues after this time.
     GoesOn(Duration),
     /// Its connections break; new ones work after this time.
     Breaks(Duration),
-    /// Nobody notices.
+    /// It isn't noticed.
     Never,
 }
 
-/// Bytes of payload and bits of a usual packet.
+/// Payload bytes and total bits of a typical packet.
 const SEGMENT: f64 = 1448.0;
 const PACKET_BITS: f64 = 12_000.0;
 /// RFC 3819's form of Mathis et al. 1997: rate ≤ C · segment / (RTT · √loss).
@@ -69,7 +69,7 @@ pub(super) fn estimate(candidate: Candidate, facts: &Facts) -> Estimate {
         Candidate::Teql => {
             let mut estimate = turns(facts);
             estimate.stall = Stall::Never;
-            estimate.reasons.push("a dead link is noticed by its carrier only".into());
+            estimate.reasons.push("a dead link is noticed only by loss of carrier".into());
             estimate
                 .reasons
                 .push("IP only; the device can't be named, and isn't in containers".into());
@@ -86,7 +86,7 @@ pub(super) fn estimate(candidate: Candidate, facts: &Facts) -> Estimate {
         Candidate::Pcc => Estimate {
             stall: Stall::Breaks(WATCH_STALL),
             reasons: vec![
-                "each connection stays on its link, also when others come and go".into(),
+                "each connection stays on its link, even when others come and go".into(),
                 "any peer, NAT included; a dead link's connections break".into(),
             ],
             ..by_flow(facts)
@@ -100,10 +100,10 @@ fn tunnel(facts: &Facts) -> Estimate {
     let all = facts.sum().scaled(MULTIPATH);
     let mut reasons = vec![
         "in order, losses repaired inside, unequal links are used in full".into(),
-        "encrypted; goes through NAT; each byte passes user space: some Gbit/s at most".into(),
+        "encrypted; works through NAT; each byte passes user space: a few Gbit/s at most".into(),
     ];
     if facts.sum() > Rate::from_mbit(2500) {
-        reasons.push("these links are faster than a user-space tunnel is".into());
+        reasons.push("these links are faster than a user-space tunnel".into());
     }
     let limit = Rate::from_mbit(2500);
     let all = all.min(limit);
@@ -116,7 +116,7 @@ fn best_link(facts: &Facts) -> Estimate {
         many: facts.links.iter().map(several).max().unwrap_or(Rate::ZERO),
         udp: facts.fastest(),
         stall: Stall::Never,
-        reasons: vec!["what the others are measured by".into()],
+        reasons: vec!["the reference for the others".into()],
     }
 }
 
@@ -127,16 +127,17 @@ fn bonding(mode: BondMode, facts: &Facts) -> Estimate {
         BondMode::BalanceXor | BondMode::Ieee8023ad => by_flow(facts),
         BondMode::Broadcast => broadcast(facts),
         BondMode::BalanceTlb => {
-            // Only what is sent is spread; what comes has one link.
+            // Only outgoing traffic is spread; incoming traffic uses one link.
             let flows = by_flow(facts);
-            let mut reasons = vec!["sends by load, receives by one link; any switch".into()];
+            let mut reasons =
+                vec!["sends by load, receives over one link; works with any switch".into()];
             reasons.extend(wants_a_switch(facts));
             let many = facts.links.iter().map(several).max().unwrap_or(Rate::ZERO);
             Estimate { many, reasons, ..flows }
         }
         BondMode::BalanceAlb => {
             let mut reasons =
-                vec!["as balance-tlb, and steers what comes by ARP: IPv4 only".into()];
+                vec!["as balance-tlb, and steers incoming traffic by ARP: IPv4 only".into()];
             reasons.extend(wants_a_switch(facts));
             Estimate { reasons, ..by_flow(facts) }
         }
@@ -148,22 +149,22 @@ fn bonding(mode: BondMode, facts: &Facts) -> Estimate {
         _ => Stall::Never,
     };
     let noticed = match mode {
-        BondMode::Broadcast => "each packet by all links: a dead one costs nothing".to_owned(),
+        BondMode::Broadcast => "each packet over all links: a dead one costs nothing".to_owned(),
         BondMode::Ieee8023ad => "the other end must speak LACP; links of equal speed".to_owned(),
         mode if mode.takes_arp_monitor() => {
-            "a silent link is noticed with arp_targets only; else by its carrier".to_owned()
+            "a silent link is noticed only with arp_targets; otherwise by loss of carrier"
+                .to_owned()
         }
-        _ => "a dead link is noticed by its carrier only".to_owned(),
+        _ => "a dead link is noticed only by loss of carrier".to_owned(),
     };
     estimate.reasons.push(noticed);
     estimate
 }
 
-/// Seen in the lab: what leaves by one port came to one that isn't active, and was
-/// dropped.
+/// Seen in the lab: frames sent through one port arrived at an inactive one, and were dropped.
 fn wants_a_switch(facts: &Facts) -> Option<String> {
     matches!(facts.peer, Peer::Linux | Peer::Braid | Peer::RouterOs).then(|| {
-        "two such ends want a switch between them: over plain cables part of it is dropped".into()
+        "two such ends need a switch between them: over plain cables some frames are dropped".into()
     })
 }
 
@@ -190,7 +191,7 @@ fn mptcp(facts: &Facts) -> Estimate {
         reasons: vec![
             "TCP only: UDP and pings take one link and die with it".into(),
             "both ends must speak it: `mptcpize` or a proxy for programs that don't".into(),
-            "its subflows' losses count one by one: a link with loss gives little".into(),
+            "each subflow reacts to its own losses: a lossy link contributes little".into(),
         ],
     }
 }
@@ -205,20 +206,21 @@ fn multilink(facts: &Facts) -> Estimate {
         udp: rate,
         stall: Stall::GoesOn(ECHO_STALL),
         reasons: vec![
-            "packets are cut and put in order again: delay may differ, nothing is reordered".into(),
-            "both ends must do it; a link as slow as the slowest sets the pace".into(),
+            "packets are fragmented and reordered at the end: delays may differ, order is kept"
+                .into(),
+            "both ends must support it; the slowest link sets the pace".into(),
             "a lost fragment holds up all flows".into(),
         ],
     }
 }
 
 fn active_backup(facts: &Facts) -> Estimate {
-    Estimate { reasons: vec!["one link's rate, the others wait".into()], ..best_link(facts) }
+    Estimate { reasons: vec!["one link's rate, the others are idle".into()], ..best_link(facts) }
 }
 
 fn broadcast(facts: &Facts) -> Estimate {
     let slowest = facts.slowest();
-    // Lost only where all links lose it.
+    // A packet is lost only if all links lose it.
     let loss = facts.links.iter().map(|link| link.loss()).product();
     let rtt = facts.links.iter().map(|link| link.round_trip()).min().unwrap_or_default();
     Estimate {
@@ -226,11 +228,13 @@ fn broadcast(facts: &Facts) -> Estimate {
         many: slowest,
         udp: slowest,
         stall: Stall::GoesOn(Duration::ZERO),
-        reasons: vec!["the slowest link's rate, every byte on all; copies reach the hosts".into()],
+        reasons: vec![
+            "the slowest link's rate, every byte on all links; hosts see the copies".into(),
+        ],
     }
 }
 
-/// Packets by turns.
+/// Packets in turn.
 fn turns(facts: &Facts) -> Estimate {
     let even = facts.even();
     let displaced =
@@ -239,23 +243,25 @@ fn turns(facts: &Facts) -> Estimate {
     let rtt = facts.links.iter().map(|link| link.round_trip()).max().unwrap_or_default();
     let loss = facts.worst_loss() / facts.links.len().max(1) as f64;
     let one = tcp(even.scaled(kept), rtt, loss);
-    let mut reasons = vec!["packets by turns: every link as fast as the slowest".to_owned()];
+    let mut reasons = vec!["packets in turn: every link as fast as the slowest".to_owned()];
     if displaced >= 1.0 {
         reasons.push(format!(
-            "delays differ by {:.1} ms: packets come {displaced:.0} places out of order, TCP slows down",
+            "delays differ by {:.1} ms: packets arrive {displaced:.0} places out of order, TCP \
+             slows down",
             facts.delay_spread().as_secs_f64() * 1000.0
         ));
     }
-    // Out of order beyond a place or so, a flow that must be in order has one link.
+    // If packets are displaced by more than about one place, a flow that must stay in order gets
+    // one link.
     let udp = if displaced < 1.0 { even } else { facts.slowest() };
     let many = even.scaled(kept.max(0.5)).min(tcp(even, rtt, loss).scaled(MANY));
     Estimate { one, many, udp, stall: Stall::GoesOn(ARP_STALL), reasons }
 }
 
-/// Flows by their hash.
+/// Flows by hash.
 fn by_flow(facts: &Facts) -> Estimate {
     let links = facts.links.len().max(1) as f64;
-    // A flow doesn't choose: on average it gets the mean of the links.
+    // Flows are assigned randomly: on average one gets the mean of the links.
     let mean = |rates: Vec<Rate>| {
         rates.into_iter().fold(Rate::ZERO, Rate::saturating_add).scaled(1.0 / links)
     };
@@ -276,7 +282,7 @@ fn by_flow(facts: &Facts) -> Estimate {
     }
 }
 
-/// What one TCP connection gets of a link, and what many do.
+/// The rate of one TCP connection over a link, and of many.
 fn alone(link: &LinkFacts) -> Rate {
     tcp(link.rate(), link.round_trip(), link.loss())
 }
@@ -285,7 +291,7 @@ fn several(link: &LinkFacts) -> Rate {
     link.rate().min(alone(link).scaled(MANY))
 }
 
-/// What one TCP connection (cubic) gets of a rate.
+/// The rate of one TCP connection (cubic) over a link of this rate.
 fn tcp(rate: Rate, rtt: Duration, loss: f64) -> Rate {
     if loss <= 0.0 || rtt.is_zero() {
         return rate;

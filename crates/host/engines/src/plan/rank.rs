@@ -12,11 +12,11 @@ use std::cmp::Ordering;
 pub struct Row {
     /// The engine.
     pub candidate: Candidate,
-    /// What keeps it from being used; none when nothing does.
+    /// Why it can't be used; `None` if it can.
     pub obstacle: Option<String>,
-    /// What carries its links: "ethernet" or a tunnel a link.
+    /// What carries its links: "ethernet", or the kind of tunnel per link.
     pub over: &'static str,
-    /// What is to be expected.
+    /// Its expected performance.
     pub estimate: Estimate,
 }
 
@@ -35,9 +35,9 @@ fn row(candidate: Candidate, facts: &Facts) -> Row {
     let tunnelled = candidate.joins_ethernet() && !facts.all_ethernet();
     let mut estimate = estimate(candidate, facts);
     if tunnelled {
-        estimate
-            .reasons
-            .push("over routers: Ethernet in a tunnel (gretap, vxlan, wireguard) a link".into());
+        estimate.reasons.push(
+            "over routers: Ethernet in one tunnel per link (gretap, vxlan, wireguard)".into(),
+        );
     }
     Row {
         candidate,
@@ -59,7 +59,7 @@ fn better(a: &Row, b: &Row, wish: Wish) -> Ordering {
 
 fn obstacle(candidate: Candidate, facts: &Facts) -> Option<String> {
     if facts.links.len() < 2 && candidate != Candidate::BestLink {
-        return Some("one link is nothing to join".into());
+        return Some("a single link can't be joined".into());
     }
     let lacking = candidate.needs().iter().find(|feature| facts.lacks.contains(feature));
     if let Some(feature) = lacking {
@@ -75,7 +75,7 @@ fn obstacle(candidate: Candidate, facts: &Facts) -> Option<String> {
         .then(|| format!("the links are routed, and {}", Feature::Gretap.how_to_get()))
 }
 
-/// What the other end can't.
+/// What the other end doesn't support.
 fn peer_obstacle(candidate: Candidate, facts: &Facts) -> Option<String> {
     let ours = matches!(facts.peer, Peer::Linux | Peer::Braid | Peer::RouterOs);
     let linux = matches!(facts.peer, Peer::Linux | Peer::Braid);
@@ -86,7 +86,7 @@ fn peer_obstacle(candidate: Candidate, facts: &Facts) -> Option<String> {
             told("needs Braid at the other end (a concentrator)")
         }
         Candidate::Mptcp if !linux => {
-            told("needs an end that speaks MPTCP: a Linux box of yours, with a proxy or mptcpize")
+            told("needs a peer that speaks MPTCP: your own Linux host, with a proxy or mptcpize")
         }
         Candidate::PppoeMultilink if !ours => told("needs PPP multilink at the other end"),
         Candidate::Teql if !linux => told("needs TEQL at the other end: Linux"),
@@ -105,9 +105,11 @@ fn bond_obstacle(mode: BondMode, facts: &Facts, ours: bool) -> Option<String> {
     if !facts.all_ethernet() {
         return match mode {
             BondMode::BalanceTlb | BondMode::BalanceAlb => {
-                told("goes by the speeds of network cards: not through tunnels")
+                told("depends on network cards' speeds: doesn't work through tunnels")
             }
-            _ if !ours => told("the links are routed: needs an end of yours for the tunnels"),
+            _ if !ours => {
+                told("the links are routed: needs your own host at the other end of the tunnels")
+            }
             _ => None,
         };
     }

@@ -1,4 +1,4 @@
-//! Where the journal is kept: in the first of some places that can be written.
+//! Where the journal is kept: in the first writable one of several places.
 
 use super::Entry;
 use super::version_1::OldEntry;
@@ -10,9 +10,9 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The form of the file. Older ones are read, so that they can be undone.
+/// Format version of the file. Older versions are read so that they can be undone.
 const VERSION: u32 = 2;
-/// For root alone: it tells what will be done as root.
+/// Only for root: it determines what will be done as root.
 const MODE: u32 = 0o600;
 const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
@@ -20,18 +20,19 @@ const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 pub(super) struct Storage {
     /// The preferred first.
     places: Vec<PathBuf>,
-    /// Of this boot; empty where the kernel doesn't tell.
+    /// Id of this boot; empty if the kernel doesn't tell.
     boot: String,
-    /// Grows with each writing: the highest is the journal, others are stale.
+    /// Increases with each write: the file with the highest serial is the journal, others are
+    /// stale.
     serial: u64,
-    /// Why it isn't on disk as it is.
+    /// Why the file on disk isn't up to date.
     trouble: Option<String>,
     /// What was found in its place when it was opened.
     damaged: Option<Damaged>,
 }
 
-/// A file in a journal's place that is none. Our own writing leaves none such: each journal
-/// replaces the one before as a whole.
+/// A file in a journal's place that isn't one. We never leave such a file: each journal replaces
+/// the previous one atomically.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged {
     /// Where it is kept now.
@@ -50,7 +51,7 @@ struct Document<E = Entry> {
     entries: Vec<E>,
 }
 
-/// What a journal's place has.
+/// What is found in a journal's place.
 enum Reading {
     Nothing,
     Journal(Document),
@@ -58,7 +59,7 @@ enum Reading {
     Damaged(String),
 }
 
-/// The newest of the journals, and what else is in their places.
+/// The newest journal, and what else is in the places.
 #[derive(Default)]
 struct Newest {
     document: Option<Document>,
@@ -67,7 +68,7 @@ struct Newest {
     damaged: Vec<(PathBuf, String)>,
 }
 
-/// What every version has.
+/// The fields that every version has.
 #[derive(Deserialize)]
 struct Versioned {
     version: u32,
@@ -78,9 +79,9 @@ impl Storage {
     /// it was written in is left out.
     ///
     /// # Errors
-    /// `InvalidData` for a newer braid's. One that can't be read is a [`Storage::trouble`]; one
-    /// that is damaged is put aside ([`Storage::damaged`]): else nothing could be taken back or
-    /// set any more.
+    /// `InvalidData` for a newer braid's. An unreadable one is a [`Storage::trouble`]; a damaged
+    /// one is moved aside ([`Storage::damaged`]), as otherwise nothing could be set or undone any
+    /// more.
     pub(super) fn open(places: Vec<PathBuf>) -> io::Result<(Storage, Vec<Entry>)> {
         let boot = fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned();
         let Newest { document: newest, trouble, damaged } = newest(&places)?;
@@ -97,29 +98,29 @@ impl Storage {
         Ok((Storage { places, boot, serial, trouble, damaged: kept }, entries))
     }
 
-    /// Whether there is something to take back, as far as files tell.
+    /// Whether the files contain something to undo.
     pub(super) fn holds_something(places: &[PathBuf]) -> bool {
         match newest(places) {
             Ok(Newest { damaged, .. }) if !damaged.is_empty() => true,
             Ok(Newest { document, .. }) => document.is_some_and(|it| !it.entries.is_empty()),
-            // Who opens it is told.
+            // Opening it reports the error.
             Err(_) => true,
         }
     }
 
-    /// What was in the place of the journal when it was opened, if that was none.
+    /// The damaged file found in the journal's place when it was opened.
     pub(super) fn damaged(&self) -> Option<&Damaged> {
         self.damaged.as_ref()
     }
 
-    /// Why the journal isn't on disk as it is.
+    /// Why the journal on disk isn't up to date.
     pub(super) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Writes it so that a crash leaves the old or the new one, and removes what is
-    /// stale elsewhere. Where it can't be written nowhere, [`Storage::trouble`] says
-    /// why: what is set goes on, and is still known here.
+    /// Writes it so that a crash leaves the old or the new one, and removes what is stale
+    /// elsewhere. If it can't be written anywhere, [`Storage::trouble`] says why; operations
+    /// continue, and the entries stay in memory.
     pub(super) fn store(&mut self, entries: &[Entry]) {
         self.serial += 1;
         self.trouble = match entries.is_empty() {
@@ -132,7 +133,7 @@ impl Storage {
         let text = self.document(entries).map_err(|error| error.to_string())?;
         let mut told = Vec::new();
         for (at, place) in self.places.iter().enumerate() {
-            // Root writes through nobody's link.
+            // Root must not write through a link that somebody else made.
             let written = match fs::symlink_metadata(place).is_ok_and(|it| it.is_symlink()) {
                 true => Err(io::Error::other("is a symbolic link")),
                 false => braid_durable::replace(place, &text, Some(MODE)),
@@ -148,7 +149,7 @@ impl Storage {
         Err(told.join("; "))
     }
 
-    /// One that can't be removed is stale by its serial number.
+    /// A file that can't be removed is stale because of its serial number.
     fn remove_others(&self, kept: usize) {
         for (at, place) in self.places.iter().enumerate() {
             if at != kept {
@@ -157,11 +158,11 @@ impl Storage {
         }
     }
 
-    /// One that can't be removed is outdone by an empty one elsewhere.
+    /// A file that can't be removed is superseded by an empty one elsewhere.
     fn remove_all(&self) -> Option<String> {
         let mut stays = None;
         for place in &self.places {
-            // Asked first: where nothing is, even a read-only disk is fine.
+            // Checked first: if no file exists, a read-only disk is no problem.
             let removed = match place.exists() {
                 true => braid_durable::remove(place),
                 false => Ok(()),
@@ -205,10 +206,10 @@ fn newest(places: &[PathBuf]) -> io::Result<Newest> {
     Ok(newest)
 }
 
-/// How many damaged ones are kept beside each other; the last gives way to a further one.
+/// How many damaged files are kept; a further one replaces the last.
 const KEPT: u32 = 9;
 
-/// Beside it, under another name.
+/// Renames it within its folder.
 fn put_aside(place: &Path) -> io::Result<PathBuf> {
     let name = |number| {
         let mut name = place.as_os_str().to_owned();
@@ -219,26 +220,26 @@ fn put_aside(place: &Path) -> io::Result<PathBuf> {
     let kept = free.unwrap_or_else(|| name(KEPT));
     let told = |error: io::Error| {
         let (place, kept) = (place.display(), kept.display());
-        let text = format!("{place} is damaged and can't be put aside as {kept}: {error}");
+        let text = format!("{place} is damaged and can't be moved to {kept}: {error}");
         io::Error::new(error.kind(), text)
     };
     fs::rename(place, &kept).map_err(told)?;
     Ok(kept)
 }
 
-/// What isn't known is taken for the same.
+/// An unknown boot id counts as the same boot.
 fn is_another(boot: &str, now: &str) -> bool {
     !boot.is_empty() && !now.is_empty() && boot != now
 }
 
-/// What it says is done as root: one that others may have written isn't read.
+/// Its contents are carried out as root, so a file that others may have written isn't read.
 fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = File::options().read(true).custom_flags(libc::O_NOFOLLOW).open(path)?;
     let metadata = file.metadata()?;
     if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            "others could have written it: it isn't read; remove it",
+            "others could have written it, so it isn't read; remove it",
         ));
     }
     let mut bytes = Vec::new();

@@ -12,7 +12,7 @@ fn keys(entries: &[Entry]) -> Vec<String> {
     entries.iter().map(|entry| entry.operation.to_string()).collect()
 }
 
-/// Two places, of which the first can't be written until it is mended.
+/// Two places; the first isn't writable until it is repaired.
 fn places(folder: &Path) -> Vec<PathBuf> {
     fs::write(folder.join("disk"), "no folder").unwrap();
     vec![folder.join("disk/j.json"), folder.join("run/j.json")]
@@ -69,7 +69,7 @@ fn nowhere_to_write_is_told_and_heals() {
     assert_eq!((storage.trouble(), places[0].exists()), (None, false));
 }
 
-/// Settings are gone with the boot; what was theirs before is another host's past.
+/// Settings don't survive a boot, and their previous values say nothing about this one.
 #[test]
 fn of_another_boot_only_files_are_taken_back() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,7 +111,7 @@ fn what_others_could_have_written_is_neither_read_nor_written_through() {
     assert_eq!(fs::read(&target).unwrap(), b"theirs");
 }
 
-/// As a daemon before version 2 wrote it, one of every form.
+/// Written by a daemon before version 2, with one entry of every form.
 const VERSION_1: &str = r#"{"version": 1, "boot": "", "serial": 7, "entries": [
     {"item": {"sysctl": {"key": "net/ipv4/conf/a/rp_filter", "value": "2"}}, "prior": "1"},
     {"item": {"forwarding": "v6"}, "prior": "{}"},

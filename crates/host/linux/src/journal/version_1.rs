@@ -1,5 +1,5 @@
-//! The journal's entries as versions of Braid before 0.1 wrote them: what an engine alone asked
-//! for stood in an item of its own.
+//! The journal's entries as versions of Braid before 0.1 wrote them: operations of engines had an
+//! item type of their own.
 
 use super::Entry;
 use braid_engines::Operation;

@@ -26,8 +26,8 @@ pub struct Address {
     /// May be used to send from: neither tentative nor deprecated, duplicate
     /// or a temporary one (RFC 8981).
     pub preferred: bool,
-    /// How long it is still valid: from a DHCP server or a router's advertisement. None of one that
-    /// stays.
+    /// Remaining lifetime of an address from DHCP or a router advertisement. `None` for a permanent
+    /// one.
     pub valid_for: Option<Duration>,
 }
 
@@ -47,20 +47,20 @@ impl Netlink {
         Ok(addresses)
     }
 
-    /// Gives an interface an address, at once usable (no duplicate detection).
+    /// Adds an address to an interface, usable at once (no duplicate address detection).
     ///
     /// # Errors
-    /// `AlreadyExists` when it has it.
+    /// `AlreadyExists` when the interface has it.
     pub fn add_address(&mut self, interface: u32, net: IpNet) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let request = address(libc::RTM_NEWADDR, flags, interface, net);
         self.change(request.u32(IFA_FLAGS, FLAG_NO_DAD))
     }
 
-    /// Takes an address from an interface.
+    /// Removes an address from an interface.
     ///
     /// # Errors
-    /// `AddrNotAvailable` when it hasn't it.
+    /// `AddrNotAvailable` when the interface doesn't have it.
     pub fn delete_address(&mut self, interface: u32, net: IpNet) -> io::Result<()> {
         self.change(address(libc::RTM_DELADDR, 0, interface, net))
     }
@@ -76,7 +76,8 @@ pub(super) fn parse(body: &[u8]) -> Option<Address> {
             libc::IFA_ADDRESS => address = ip(payload),
             libc::IFA_LOCAL => local = ip(payload),
             IFA_FLAGS => flags = u32_at(payload, 0)?,
-            // struct ifa_cacheinfo: seconds preferred, seconds valid; all bits of one that stays.
+            // struct ifa_cacheinfo: seconds preferred, seconds valid; all bits set for a permanent
+            // address.
             libc::IFA_CACHEINFO => {
                 let seconds = u32_at(payload, 4).filter(|seconds| *seconds != u32::MAX);
                 valid_for = seconds.map(|seconds| Duration::from_secs(seconds.into()));
@@ -84,7 +85,7 @@ pub(super) fn parse(body: &[u8]) -> Option<Address> {
             _ => {}
         }
     }
-    // On a point-to-point link IFA_ADDRESS is the other end's.
+    // On a point-to-point link IFA_ADDRESS is the address of the other end.
     let net = IpNet::new(local.or(address)?, header[1]).ok()?;
     let unusable = FLAG_TENTATIVE | FLAG_DEPRECATED | FLAG_DAD_FAILED | FLAG_TEMPORARY;
     // IFA_F_TEMPORARY and IFA_F_SECONDARY are the same bit; for IPv4 it is harmless.

@@ -1,4 +1,4 @@
-//! Connections that the kernel keeps track of (linux/netfilter/nfnetlink_conntrack.h).
+//! Connection tracking (linux/netfilter/nfnetlink_conntrack.h).
 
 use super::message::{Request, attributes};
 use super::{Netlink, ip, octets};
@@ -12,13 +12,14 @@ const CTA_TUPLE_ORIG: u16 = 1;
 const CTA_TUPLE_REPLY: u16 = 2;
 const CTA_MARK: u16 = 8;
 const CTA_MARK_MASK: u16 = 21;
-/// In a tuple.
+/// Attributes of a tuple.
 const CTA_TUPLE_IP: u16 = 1;
 const CTA_TUPLE_PROTO: u16 = 2;
-/// Of a tuple's addresses: IPv4 and IPv6.
+/// Attributes of a tuple's addresses: IPv4 and IPv6.
 const CTA_IP_SRC: [u16; 2] = [1, 3];
 const CTA_IP_DST: [u16; 2] = [2, 4];
-/// Of its protocol; `CTA_PROTO_ICMP_ID` and `CTA_PROTO_ICMPV6_ID` stand for both ports.
+/// Attributes of a tuple's protocol; `CTA_PROTO_ICMP_ID` and `CTA_PROTO_ICMPV6_ID` stand for both
+/// ports.
 const CTA_PROTO_NUM: u16 = 1;
 const CTA_PROTO_SRC_PORT: u16 = 2;
 const CTA_PROTO_DST_PORT: u16 = 3;
@@ -26,14 +27,14 @@ const CTA_PROTO_ID: [u16; 2] = [4, 7];
 /// Bytes of `struct nfgenmsg`.
 const NFGENMSG: usize = 4;
 
-/// A connection that the kernel keeps track of.
+/// A tracked connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tracked {
     /// IP protocol number.
     pub protocol: u8,
-    /// As who began it sends.
+    /// Direction of the initiator's packets.
     pub original: Tuple,
-    /// As answers come: where addresses are translated, not the original turned round.
+    /// Direction of the replies. With NAT this isn't the reverse of `original`.
     pub reply: Tuple,
 }
 
@@ -46,10 +47,10 @@ pub struct Tuple {
     pub dst: (IpAddr, u16),
 }
 
-/// Gives all connections to `each`: those of the network namespace of the calling thread.
+/// Calls `each` with every connection in the calling thread's network namespace.
 ///
 /// # Errors
-/// What the kernel says, where it keeps track of none for instance.
+/// The kernel's error, for example if it doesn't track connections.
 pub fn tracked_connections(mut each: impl FnMut(Tracked)) -> io::Result<()> {
     // struct nfgenmsg: either IP version, version 0.
     let request = Request::new(GET, libc::NLM_F_DUMP).fixed(&[libc::AF_UNSPEC as u8, 0, 0, 0]);
@@ -60,12 +61,11 @@ pub fn tracked_connections(mut each: impl FnMut(Tracked)) -> io::Result<()> {
     })
 }
 
-/// Forgets all connections that have `mark` in the bits of `mask`: the next packet of one begins
-/// it anew, by the rules and the translation of addresses that hold then. In the network
-/// namespace of the calling thread.
+/// Deletes all connections that have `mark` in the bits of `mask`, in the calling thread's network
+/// namespace. The next packet of one starts it anew, by the rules and NAT in effect then.
 ///
 /// # Errors
-/// What the kernel says; `NotFound` where it keeps track of none.
+/// The kernel's error; `NotFound` if it doesn't track connections.
 pub fn forget_connections(mark: u32, mask: u32) -> io::Result<()> {
     let request = Request::new(DELETE, 0)
         // struct nfgenmsg: either IP version, version 0.
@@ -75,10 +75,10 @@ pub fn forget_connections(mark: u32, mask: u32) -> io::Result<()> {
     Netlink::speaking(libc::NETLINK_NETFILTER)?.change(request)
 }
 
-/// As [`forget_connections`], of TCP and UDP. Those that are over meanwhile are none.
+/// Deletes these TCP and UDP connections. Those that have ended meanwhile are skipped.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn forget_each(connections: &[Tracked]) -> io::Result<()> {
     let mut netlink = Netlink::speaking(libc::NETLINK_NETFILTER)?;
     for connection in connections {
@@ -123,7 +123,7 @@ fn tracked(bytes: &[u8]) -> Option<Tracked> {
     Some(Tracked { protocol, original, reply })
 }
 
-/// The protocol and the direction.
+/// Parses a tuple: its protocol and its direction.
 fn tuple(bytes: &[u8]) -> Option<(u8, Tuple)> {
     let (mut src, mut dst, mut protocol) = (None, None, None);
     let (mut src_port, mut dst_port) = (0, 0);
@@ -150,7 +150,7 @@ fn tuple(bytes: &[u8]) -> Option<(u8, Tuple)> {
 mod tests {
     use super::*;
 
-    /// As the kernel writes them: of a device at 192.168.7.20 behind 10.99.0.2.
+    /// As the kernel writes them, for a device at 192.168.7.20 behind 10.99.0.2.
     fn message(
         source: [u8; 4],
         port: u16,

@@ -34,8 +34,8 @@ const GRE_LOCAL: u16 = 6;
 const GRE_REMOTE: u16 = 7;
 const GRE_TTL: u16 = 8;
 const GRE_FLAGS: u16 = 13;
-/// `IP6_TNL_F_IGN_ENCAP_LIMIT` of linux/ip6_tunnel.h. Else each packet has an option
-/// (RFC 2473, 4.1.1) that costs 8 bytes, and with a limit of 0 forbids further tunnels.
+/// `IP6_TNL_F_IGN_ENCAP_LIMIT` of linux/ip6_tunnel.h. Otherwise each packet has an option (RFC
+/// 2473, 4.1.1) that costs 8 bytes and, with a limit of 0, forbids further tunnels.
 const NO_ENCAPSULATION_LIMIT: u32 = 1;
 /// `GRE_KEY`: the header has a key.
 const GRE_HAS_KEY: u16 = 0x2000;
@@ -49,16 +49,16 @@ const VXLAN_PORT: u16 = 15;
 const VXLAN_GROUP6: u16 = 16;
 const VXLAN_LOCAL6: u16 = 17;
 
-/// Of the outer packets: the Internet's usual (RFC 1700's recommendation).
+/// TTL of the outer packets, the usual default (recommended in RFC 1700).
 const TTL: u8 = 64;
 
 impl Netlink {
-    /// Makes a device of this kind, down. A WireGuard device gets its keys by
-    /// [`super::Generic`] afterwards.
+    /// Creates a device of this kind, down. A WireGuard device gets its keys by [`super::Generic`]
+    /// afterwards.
     ///
     /// # Errors
-    /// `AlreadyExists` when the name is taken; EOPNOTSUPP when the kernel has
-    /// no such kind; `NotFound` when a device that it leaves by isn't there.
+    /// `AlreadyExists` when the name is taken; EOPNOTSUPP when the kernel has no such kind;
+    /// `NotFound` when its underlying device doesn't exist.
     pub fn add_device(&mut self, device: &Device, kind: &DeviceKind) -> io::Result<()> {
         let fill: Box<dyn FnOnce(Request) -> Request> = match kind {
             DeviceKind::Bond(bonding) => Box::new(|data| bond(data, bonding)),
@@ -94,11 +94,11 @@ impl Netlink {
         self.change(request)
     }
 
-    /// Names the port that a bond prefers.
+    /// Sets the port that a bond prefers.
     ///
     /// # Errors
-    /// `NotFound` when one of them isn't there; the kernel's word when the port
-    /// isn't the bond's.
+    /// `NotFound` when one of them doesn't exist; the kernel's error when the port isn't part of
+    /// the bond.
     pub fn set_bond_primary(&mut self, bond: &str, port: &str) -> io::Result<()> {
         let (bond, port) = (self.link(bond)?.index, self.link(port)?.index);
         let request = Request::new(libc::RTM_NEWLINK, 0).fixed(&header(bond, 0, 0)).nested(

@@ -4,7 +4,7 @@ use super::Netlink;
 use super::message::{Request, attributes, u16_at};
 use std::io;
 
-/// `GENL_ID_CTRL` and of its messages what is used.
+/// `GENL_ID_CTRL` and those of its messages that are used.
 const CONTROL: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
@@ -29,7 +29,7 @@ impl Generic {
         Generic::by(Netlink::speaking(libc::NETLINK_GENERIC)?, name, version)
     }
 
-    /// So by a socket that is there.
+    /// Like `open`, with an existing socket.
     pub(super) fn by(mut netlink: Netlink, name: &str, version: u8) -> io::Result<Generic> {
         let request = Request::new(CONTROL, 0)
             .fixed(&[CONTROL_GET_FAMILY, 1, 0, 0])

@@ -12,7 +12,7 @@ pub(super) const INFO_KIND: u16 = 1;
 pub(super) const INFO_DATA: u16 = 2;
 const INFO_SLAVE_KIND: u16 = 4;
 const INFO_SLAVE_DATA: u16 = 5;
-/// `IFLA_BOND_SLAVE_STATE`, and its value for a port that waits.
+/// `IFLA_BOND_SLAVE_STATE`, and its value for a backup port.
 const BOND_SLAVE_STATE: u16 = 1;
 const BACKUP: u8 = 1;
 /// Positions in `struct rtnl_link_stats64`, in 64-bit words.
@@ -26,7 +26,7 @@ const STATS64_TX_DROPPED: usize = 7;
 /// A network interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Link {
-    /// The kernel's number of it.
+    /// The kernel's interface index.
     pub index: u32,
     /// Its name.
     pub name: String,
@@ -38,20 +38,19 @@ pub struct Link {
     pub carrier: bool,
     /// The loopback interface.
     pub loopback: bool,
-    /// Has just one other end and so no gateway (PPP, TUN, raw-IP modems).
+    /// Has exactly one peer and therefore no gateway (PPP, TUN, raw-IP modems).
     pub point_to_point: bool,
-    /// The device that it is a port of (a bridge, a bond), by its number.
+    /// Index of the device that it is a port of (a bridge, a bond).
     pub master: Option<u32>,
     /// Its Ethernet address.
     pub hardware: Option<[u8; 6]>,
-    /// A port that its bond keeps for later (`BOND_STATE_BACKUP`).
+    /// A port that its bond holds in reserve (`BOND_STATE_BACKUP`).
     pub is_backup: bool,
     /// Driver kind (`veth`, `bridge`, `tun`, `wireguard`…); none for hardware.
     pub kind: Option<String>,
     /// Received packets that were dropped.
     pub received_dropped: u64,
-    /// Packets dropped before they were sent; on a TUN device those that its
-    /// reader was too slow for.
+    /// Packets dropped before they were sent; on a TUN device, because its reader was too slow.
     pub sent_dropped: u64,
     /// Packets received.
     pub received_packets: u64,
@@ -125,7 +124,7 @@ impl Netlink {
         self.change(request.u32(libc::IFLA_MTU, mtu))
     }
 
-    /// Sets how many packets wait for the device (`txqueuelen`).
+    /// Sets the length of the device's transmit queue in packets (`txqueuelen`).
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
@@ -139,8 +138,7 @@ impl Netlink {
     /// ports).
     ///
     /// # Errors
-    /// `NotFound` when one of them isn't there; the kernel's word when the
-    /// bridge doesn't take it.
+    /// `NotFound` when one of them doesn't exist; the kernel's error when the bridge refuses it.
     pub fn set_bridge(&mut self, name: &str, bridge: &str) -> io::Result<()> {
         let bridge = self.link(bridge)?.index;
         let index = self.link(name)?.index;
@@ -148,7 +146,7 @@ impl Netlink {
         self.change(request.u32(libc::IFLA_MASTER, bridge))
     }
 
-    /// Takes a port from the device that it belongs to.
+    /// Detaches a port from the device that it belongs to.
     ///
     /// # Errors
     /// `NotFound` when there is none of that name.
@@ -158,8 +156,8 @@ impl Netlink {
         self.change(request.u32(libc::IFLA_MASTER, 0))
     }
 
-    /// Makes a pair of virtual Ethernet interfaces: `name` here, `peer` in the
-    /// namespace given (here too without one). Both are down.
+    /// Creates a pair of virtual Ethernet interfaces: `name` here, `peer` in the given namespace
+    /// (or here). Both are down.
     ///
     /// # Errors
     /// `AlreadyExists` when a name is taken.

@@ -1,4 +1,4 @@
-//! Netlink messages: writing requests, walking answers (netlink(7)).
+//! Netlink messages: building requests, parsing answers (netlink(7)).
 
 /// Bytes of `struct nlmsghdr`.
 pub(crate) const HEADER_LEN: usize = 16;

@@ -1,4 +1,4 @@
-//! What changes by itself: links come and go, DHCP gives addresses, routes move.
+//! Monitors changes: links come and go, DHCP assigns addresses, routes change.
 
 #![allow(unsafe_code)]
 
@@ -45,7 +45,7 @@ pub enum Change {
     Rule,
     /// A setting of an interface was changed (forwarding, reverse path filter).
     Setting,
-    /// Changes came faster than they were read and some are lost: list anew.
+    /// Changes came faster than they were read, and some were lost: list everything again.
     Lost,
 }
 
@@ -74,7 +74,7 @@ impl Monitor {
         Ok(Monitor { fd, buffer: vec![0; BUFFER], waiting: VecDeque::new() })
     }
 
-    /// Reads all that has changed; tells whether anything has.
+    /// Reads all pending changes; returns whether there were any.
     ///
     /// # Errors
     /// As [`Monitor::next_change`].
@@ -86,8 +86,7 @@ impl Monitor {
         Ok(changed)
     }
 
-    /// The next change; none when nothing waits (the descriptor becomes
-    /// readable when something does).
+    /// The next change; `None` if none is pending (the descriptor becomes readable when one is).
     ///
     /// # Errors
     /// Those of recv(2).

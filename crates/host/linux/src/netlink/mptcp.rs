@@ -27,9 +27,9 @@ const FLAG_FULLMESH: u32 = 8;
 /// How many subflows and addresses a connection may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most subflows besides the first.
+    /// Maximum number of subflows besides the first.
     pub subflows: u32,
-    /// Most addresses of the other end that are taken up.
+    /// Maximum number of accepted addresses that the other end announces.
     pub add_addr_accepted: u32,
 }
 
@@ -40,7 +40,7 @@ pub struct Endpoint {
     pub id: u8,
     /// The address.
     pub address: IpAddr,
-    /// By which interface.
+    /// The interface that it uses.
     pub interface: Option<u32>,
     /// Subflows are opened from it.
     pub subflow: bool,
@@ -107,8 +107,8 @@ impl Generic {
     /// Adds an address.
     ///
     /// # Errors
-    /// `AlreadyExists` when the address or its number is there; `InvalidInput`
-    /// for contradicting flags.
+    /// `AlreadyExists` when the address or its number is taken; `InvalidInput` for contradicting
+    /// flags.
     pub fn add_mptcp_endpoint(&mut self, endpoint: &Endpoint) -> io::Result<()> {
         let flags = [
             (endpoint.signal, FLAG_SIGNAL),
@@ -136,7 +136,7 @@ impl Generic {
         })
     }
 
-    /// Takes the address of this number away.
+    /// Removes the address with this number.
     ///
     /// # Errors
     /// EINVAL when there is none.

@@ -32,9 +32,9 @@ const MEMBER_LEN: usize = 8;
 pub struct NextHop {
     /// Its number.
     pub id: u32,
-    /// By which device; none for groups.
+    /// The device that it uses; `None` for groups.
     pub interface: Option<u32>,
-    /// By which router.
+    /// The router that it uses.
     pub gateway: Option<IpAddr>,
     /// The members of a group; empty for a next hop.
     pub members: Vec<Member>,
@@ -58,11 +58,11 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Makes a next hop.
+    /// Creates a next hop.
     ///
     /// # Errors
-    /// `AlreadyExists` when the number is taken; ENETDOWN when the device is
-    /// down; what the kernel finds wrong with the gateway.
+    /// `AlreadyExists` when the number is taken; ENETDOWN when the device is down; the kernel's
+    /// error when the gateway is invalid.
     pub fn add_next_hop(
         &mut self,
         id: u32,
@@ -83,10 +83,10 @@ impl Netlink {
         })
     }
 
-    /// Makes a group, or gives the one of this number other members.
+    /// Creates a group, or replaces the members of the group with this number.
     ///
     /// # Errors
-    /// ENOENT when a member isn't there.
+    /// ENOENT when a member doesn't exist.
     pub fn set_next_hop_group(
         &mut self,
         id: u32,
@@ -115,7 +115,7 @@ impl Netlink {
         })
     }
 
-    /// Deletes a next hop or group; routes by it go with it.
+    /// Deletes a next hop or group, and the routes that use it.
     ///
     /// # Errors
     /// ENOENT when there is none of this number.

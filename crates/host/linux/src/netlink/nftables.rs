@@ -1,4 +1,4 @@
-//! Messages to nftables (linux/netfilter/nf_tables.h), on any subject.
+//! What all messages to nftables have in common (linux/netfilter/nf_tables.h).
 
 use super::Netlink;
 use std::io;
@@ -8,7 +8,7 @@ pub(super) const SUBSYSTEM: u16 = 10;
 /// `struct nfgenmsg`: family `inet` (`NFPROTO_INET`), version 0, no resource.
 pub(super) const OF_INET: [u8; 4] = [1, 0, 0, 0];
 
-/// A socket for it.
+/// Opens a socket for nftables.
 ///
 /// # Errors
 /// Those of socket(2).

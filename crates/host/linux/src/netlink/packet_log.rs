@@ -1,4 +1,4 @@
-//! Copies of packets that nftables' `log group` hands over (linux/netfilter/nfnetlink_log.h).
+//! Copies of packets from nftables' `log group` (linux/netfilter/nfnetlink_log.h).
 
 #![allow(unsafe_code)]
 
@@ -8,8 +8,8 @@ use crate::sys;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-/// Copies of the packets of one group, while this is there. A full buffer loses them; nobody
-/// waits.
+/// Receives copies of one group's packets until it is dropped. If its buffer is full, copies are
+/// lost; the packets themselves aren't delayed.
 #[derive(Debug)]
 pub struct PacketLog {
     fd: OwnedFd,
@@ -27,15 +27,15 @@ const NFULNL_COPY_PACKET: u8 = 2;
 const NFULA_PAYLOAD: u16 = 9;
 /// `struct nfgenmsg`.
 const GENERIC_LEN: usize = 4;
-/// Several packets come at once.
+/// Several packets arrive in one datagram.
 const RECEIVE_BUFFER: usize = 256 * 1024;
 
 impl PacketLog {
-    /// Takes a group that nobody has, of the network namespace of the calling thread; no more
-    /// than `bytes` of each packet.
+    /// Binds to an unused group in the calling thread's network namespace, and requests at most
+    /// `bytes` of each packet.
     ///
     /// # Errors
-    /// What the kernel says: `ResourceBusy` when somebody has the group.
+    /// The kernel's error; `ResourceBusy` when the group is in use.
     pub fn open(group: u16, bytes: u32) -> io::Result<PacketLog> {
         let mut netlink = Netlink::speaking(libc::NETLINK_NETFILTER)?;
         let config = |attribute, payload: &[u8]| {
@@ -59,17 +59,17 @@ impl PacketLog {
         Ok(PacketLog { fd, buffer: vec![0; RECEIVE_BUFFER] })
     }
 
-    /// Gives `each` packet that is there, from its IP header on.
+    /// Calls `each` with every pending packet, starting at its IP header.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none; else those of recv(2).
+    /// `WouldBlock` when none is pending; otherwise those of recv(2).
     pub fn read(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         // SAFETY: pointer and length describe the buffer, borrowed mutably.
         let received = sys::check_len(unsafe {
             libc::recv(self.fd.as_raw_fd(), self.buffer.as_mut_ptr().cast(), self.buffer.len(), 0)
         });
         let length = match received {
-            // Some were lost: it goes on.
+            // Some were lost; continue.
             Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => return Ok(()),
             other => other?,
         };

@@ -9,19 +9,18 @@ const TCA_KIND: u16 = 1;
 const ROOT: u32 = u32::MAX;
 
 impl Netlink {
-    /// Gives an interface a root queueing discipline without settings.
+    /// Sets an interface's root queueing discipline, without parameters.
     ///
     /// # Errors
-    /// `AlreadyExists` when somebody has given it one; ENOENT when the kernel
-    /// has none of this kind.
+    /// `AlreadyExists` when one has been set; ENOENT when the kernel doesn't know this kind.
     pub fn add_root_qdisc(&mut self, interface: u32, kind: &str) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         let request = Request::new(libc::RTM_NEWQDISC, flags).fixed(&header(interface));
         self.change(request.string(TCA_KIND, kind))
     }
 
-    /// The kind of an interface's root queueing discipline, once it is up or
-    /// somebody gave it one.
+    /// The kind of an interface's root queueing discipline; it has one once it is up or one was
+    /// set.
     ///
     /// # Errors
     /// Those of the socket.
@@ -38,11 +37,10 @@ impl Netlink {
         Ok(found)
     }
 
-    /// Takes an interface's root queueing discipline; the kernel's default
-    /// comes back.
+    /// Removes an interface's root queueing discipline; the kernel's default returns.
     ///
     /// # Errors
-    /// ENOENT when nobody gave it one.
+    /// ENOENT when none was set.
     pub fn delete_root_qdisc(&mut self, interface: u32) -> io::Result<()> {
         self.change(Request::new(libc::RTM_DELQDISC, 0).fixed(&header(interface)))
     }

@@ -19,37 +19,37 @@ const RTNH_F_ONLINK: u32 = 4;
 /// Bytes of `struct rtnexthop`.
 const NEXT_HOP_LEN: usize = 8;
 
-/// A route. A multipath route shows as one for each next hop.
+/// A route. A multipath route is represented by one per next hop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// Where to.
+    /// Destination network.
     pub destination: IpNet,
     /// The routing table.
     pub table: u32,
-    /// What is done.
+    /// What happens to packets that match.
     pub kind: RouteKind,
     /// The next hop; none when the destination is on the link itself.
     pub gateway: Option<IpAddr>,
-    /// The gateway is on the link even if no address of ours says so.
+    /// The gateway is on the link even if none of our addresses implies that.
     pub on_link: bool,
     /// The outgoing interface's number.
     pub interface: Option<u32>,
-    /// The address to send from, where the sender chose none.
+    /// The source address if the sender chose none.
     pub source: Option<IpAddr>,
-    /// The lower, the better. IPv6 routes set without one get 1024.
+    /// Lower is preferred. IPv6 routes without one get 1024.
     pub metric: u32,
     /// MTU of the route, bytes.
     pub mtu: Option<u32>,
-    /// What a TCP connection may send at first, either way, in segments.
+    /// Initial window of TCP connections in both directions, in segments.
     pub initial_window: Option<u32>,
     /// Who set it (`RTPROT_…`).
     pub protocol: u8,
-    /// The next-hop object or group that it goes by.
+    /// The next-hop object or group that it uses.
     pub next_hop: Option<u32>,
 }
 
 impl Route {
-    /// A route of the main table that sends packets on, set by us.
+    /// A unicast route in the main table, set by us.
     pub fn to(destination: IpNet) -> Route {
         Route {
             destination,
@@ -67,19 +67,19 @@ impl Route {
         }
     }
 
-    /// Whether the kernel made it of an address.
+    /// Whether the kernel derived it from an address.
     pub fn is_the_kernels(&self) -> bool {
         self.protocol == libc::RTPROT_KERNEL
     }
 
-    /// Whether it takes what no other route does.
+    /// Whether it is a default route.
     pub fn is_default(&self) -> bool {
         self.destination.prefix_len() == 0
     }
 }
 
 impl Netlink {
-    /// All routes of all tables but `local`, both IP versions.
+    /// All routes of all tables except `local`, both IP versions.
     ///
     /// # Errors
     /// Those of the socket.
@@ -98,8 +98,8 @@ impl Netlink {
         Ok(routes)
     }
 
-    /// The default routes of all tables that send by an interface, those of the
-    /// main table first, then the lowest metric: the links' gateways.
+    /// All tables' default routes through an interface, those of the main table first, then by
+    /// metric: the links' gateways.
     ///
     /// # Errors
     /// Those of the socket.
@@ -116,7 +116,7 @@ impl Netlink {
     /// Adds a route.
     ///
     /// # Errors
-    /// `AlreadyExists`, or what the kernel finds wrong (gateway not on a link).
+    /// `AlreadyExists`, or the kernel's error (such as a gateway that isn't on a link).
     pub fn add_route(&mut self, route: &Route) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
         self.change(request(libc::RTM_NEWROUTE, flags, route))
@@ -126,7 +126,7 @@ impl Netlink {
     /// metric.
     ///
     /// # Errors
-    /// What the kernel finds wrong (gateway not on a link).
+    /// The kernel's error (such as a gateway that isn't on a link).
     pub fn replace_route(&mut self, route: &Route) -> io::Result<()> {
         let flags = libc::NLM_F_CREATE | libc::NLM_F_REPLACE;
         self.change(request(libc::RTM_NEWROUTE, flags, route))
@@ -141,8 +141,8 @@ impl Netlink {
     }
 }
 
-/// Reads the body of an `RTM_NEWROUTE` or `RTM_DELROUTE`: none for routes of
-/// kinds that we have no use for (this host's own addresses, multicast, cached).
+/// Reads the body of an `RTM_NEWROUTE` or `RTM_DELROUTE`: empty for kinds of routes that we don't
+/// use (this host's own addresses, multicast, cached).
 pub(super) fn parse(body: &[u8]) -> Vec<Route> {
     parse_all(body).unwrap_or_default()
 }
@@ -215,7 +215,7 @@ fn request(kind: u16, flags: libc::c_int, route: &Route) -> Request {
     let destination = route.destination.network();
     let scope = match (route.kind, route.gateway) {
         (RouteKind::Local, _) if destination.is_ipv4() => libc::RT_SCOPE_HOST,
-        // A scope is IPv4's; a destination on the link itself has the link's.
+        // Only IPv4 has scopes; a destination on the link itself has scope link.
         (RouteKind::Unicast, None) if route.next_hop.is_none() && destination.is_ipv4() => {
             libc::RT_SCOPE_LINK
         }

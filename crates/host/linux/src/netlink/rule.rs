@@ -1,5 +1,4 @@
-//! Policy rules: which routing table a packet asks (`RTM_*RULE`,
-//! linux/fib_rules.h).
+//! Policy rules: which routing table is used for a packet (`RTM_*RULE`, linux/fib_rules.h).
 
 use super::message::{Request, attributes, string, u32_at};
 use super::{Netlink, family, ip, octets, unspecified};
@@ -61,7 +60,7 @@ impl Netlink {
     }
 }
 
-/// Reads the body of an `RTM_NEWRULE`: none for actions that we don't use.
+/// Reads the body of an `RTM_NEWRULE`: `None` for actions that we don't use.
 fn parse(body: &[u8]) -> Option<Rule> {
     let &[family_number, to_len, from_len, _, table, _, _, action, ..] =
         body.first_chunk::<12>()?;
@@ -85,7 +84,7 @@ fn parse(body: &[u8]) -> Option<Rule> {
             _ => {}
         }
     }
-    // Told as 0 with rules that look at no mark.
+    // The kernel reports 0 for rules that match no mark.
     rule.mask = rule.mask.filter(|_| rule.fwmark.is_some());
     rule.action = match action {
         FR_ACT_TO_TABLE => RuleAction::Lookup { table, suppress_prefix_len },

@@ -1,5 +1,5 @@
-//! Elements of nftables' sets, put in and taken out without a process of nft
-//! (linux/netfilter/nf_tables.h): an answer of the DNS waits for it.
+//! Adds and removes elements of nftables sets without running nft (linux/netfilter/nf_tables.h), as
+//! a DNS answer is held back meanwhile.
 
 use super::message::Request;
 use super::nftables::{OF_INET, SUBSYSTEM};
@@ -8,16 +8,16 @@ use std::io;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// An element of a set whose elements go by themselves.
+/// An element of a set whose elements expire.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SetElement {
     /// The set, of a table of family `inet`.
     pub set: String,
-    /// Its parts, all of one IP version.
+    /// Its key parts, all of one IP version.
     pub key: Vec<IpAddr>,
-    /// The chain that it leads to, of a map.
+    /// For maps, the chain that it leads to.
     pub verdict: Option<String>,
-    /// For how long it is there from now; none when no longer.
+    /// How long it stays from now on; `None` to remove it.
     pub lasts: Option<Duration>,
 }
 
@@ -37,14 +37,14 @@ const NFTA_DATA_VERDICT: u16 = 2;
 const NFTA_VERDICT_CODE: u16 = 1;
 const NFTA_VERDICT_CHAIN: u16 = 2;
 const NFT_GOTO: i32 = -4;
-/// An element must be there to be taken out.
+/// An element must exist to be removed.
 const A_MOMENT: Duration = Duration::from_secs(60);
 
-/// Gives elements their lifetimes. By a socket that stays open: the kernel
-/// ends a socket of nf_tables only after an RCU grace period (`nft_rcv_nl_event`), some 15 ms.
+/// Sets elements' lifetimes. The socket stays open because the kernel closes an nf_tables socket
+/// only after an RCU grace period (`nft_rcv_nl_event`), some 15 ms.
 ///
 /// # Errors
-/// What the kernel says: `NotFound` where a set isn't there.
+/// The kernel's error; `NotFound` if a set doesn't exist.
 pub(crate) fn set_elements(
     netlink: &mut Netlink,
     table: &str,
@@ -55,7 +55,7 @@ pub(crate) fn set_elements(
         Err(error) if leads_elsewhere(&error) => {}
         outcome => return outcome,
     }
-    // One of them leads elsewhere, so it is there.
+    // One of them exists and leads elsewhere.
     for element in elements {
         match batch(netlink, made_anew(table, element, true)) {
             Err(error) if leads_elsewhere(&error) => {
@@ -67,13 +67,12 @@ pub(crate) fn set_elements(
     Ok(())
 }
 
-/// `EBUSY`, or of newer kernels `EEXIST`: an element of a map is there with another verdict.
+/// `EBUSY` (`EEXIST` on newer kernels): the map has this element with another verdict.
 fn leads_elsewhere(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ResourceBusy | io::ErrorKind::AlreadyExists)
 }
 
-/// An existing element keeps its timeout unless it is made anew; `may_be_gone` if it isn't known to
-/// exist.
+/// An existing element keeps its timeout unless it is recreated; `may_be_gone` if it may not exist.
 fn made_anew(table: &str, element: &SetElement, may_be_gone: bool) -> Vec<Request> {
     let mut requests = Vec::new();
     if may_be_gone {

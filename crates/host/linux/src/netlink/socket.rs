@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The kernel fills at most this much of one datagram of a dump (netlink(7)
 /// recommends at least 8 KiB; the kernel uses up to 32 KiB).
 const RECEIVE_BUFFER: usize = 64 * 1024;
-/// Requests are answered at once by the kernel; a lost answer is an error and
-/// must not hang the control thread.
+/// The kernel answers requests at once; a lost answer is an error and must not hang the control
+/// thread.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A connection to the kernel's routing tables, in the network namespace of
@@ -44,28 +44,28 @@ impl Netlink {
             )
         };
         sys::set_option_bytes(fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVTIMEO, bytes)?;
-        // Lets dumps be filtered by the kernel (routes of one table).
+        // Makes the kernel filter dumps (such as the routes of one table).
         let _ = sys::set_option(&fd, libc::SOL_NETLINK, libc::NETLINK_GET_STRICT_CHK, 1);
         Ok(Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] })
     }
 
-    /// Speaks by a socket of the caller's.
+    /// Uses the caller's socket.
     #[cfg(test)]
     pub(super) fn over(fd: OwnedFd) -> Netlink {
         Netlink { fd, sequence: 0, buffer: vec![0; RECEIVE_BUFFER] }
     }
 
-    /// For what isn't asked for.
+    /// The socket, for messages that are not answers.
     pub(super) fn into_fd(self) -> OwnedFd {
         self.fd
     }
 
-    /// Sends a request that changes something and waits for the kernel's word.
+    /// Sends a request that changes something and waits for the acknowledgement.
     pub(crate) fn change(&mut self, request: Request) -> io::Result<()> {
         self.exchange(request, |_| {})
     }
 
-    /// Sends a request and gives every answer's type and body to `each`.
+    /// Sends a request and calls `each` with the type and body of every answer.
     pub(crate) fn query(
         &mut self,
         request: Request,
@@ -74,8 +74,7 @@ impl Netlink {
         self.exchange(request, |message| each(message.kind, message.body))
     }
 
-    /// Sends requests for changes as a transaction, all or none, between the messages that frame
-    /// them.
+    /// Sends requests for changes as one transaction, framed by begin and end messages.
     pub(super) fn batch(
         &mut self,
         begin: Request,

@@ -1,5 +1,5 @@
-//! Tables of nftables and what they count, asked without a process of nft, which reads every set
-//! first (linux/netfilter/nf_tables.h).
+//! Tables of nftables and their counters, queried without running nft, which reads every set first
+//! (linux/netfilter/nf_tables.h).
 
 use super::message::{Request, attributes, string};
 use super::nftables::{OF_INET, SUBSYSTEM, open};
@@ -23,7 +23,7 @@ const NFTA_COUNTER_PACKETS: u16 = 2;
 /// All tables: their family, as `nfgenmsg` has it, and their names.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn tables() -> io::Result<Vec<(u8, String)>> {
     let request = Request::new(GET_TABLE, libc::NLM_F_DUMP).fixed(&OF_ALL);
     let mut tables = Vec::new();
@@ -40,7 +40,7 @@ pub(crate) fn tables() -> io::Result<Vec<(u8, String)>> {
 /// Whether there is a table of family `inet` with this name.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn table_exists(name: &str) -> io::Result<bool> {
     let request = Request::new(GET_TABLE, 0).fixed(&OF_INET).string(NFTA_TABLE_NAME, name);
     match open()?.query(request, |_, _| {}) {
@@ -53,7 +53,7 @@ pub(crate) fn table_exists(name: &str) -> io::Result<bool> {
 /// table.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub(crate) fn counters(table: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
     let request = Request::new(GET_OBJECT, libc::NLM_F_DUMP)
         .fixed(&OF_INET)

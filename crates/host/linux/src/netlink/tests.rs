@@ -1,7 +1,6 @@
-//! What we ask of the kernel, compared byte for byte with what iproute2 and wg(8)
-//! ask for the same: their requests were caught on the way to the kernel
-//! (`tests/requests/capture.sh`). So it is known to be right also where the running
-//! kernel has no bonding, no TEQL or no WireGuard to try it on.
+//! Our requests to the kernel, compared byte for byte with those of iproute2 and wg(8) for the same
+//! purpose, which were captured (`tests/requests/capture.sh`). This tests them even if the running
+//! kernel lacks bonding, TEQL or WireGuard.
 
 #![allow(unsafe_code)]
 
@@ -18,10 +17,10 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::thread;
 
 const CAPTURED: &str = include_str!("../../tests/requests/captured.txt");
-/// The numbers that the devices had when iproute2 asked.
+/// Indexes of the devices when iproute2's requests were captured.
 const DEVICES: [(&str, u32); 3] = [("eth1", 11), ("eth2", 12), ("all0", 13)];
 const ETH1: u32 = 11;
-/// The family of generic netlink had this one.
+/// The number of the generic netlink family.
 const FAMILY: u16 = 28;
 
 #[test]
@@ -119,8 +118,8 @@ fn tunnels_of_links() {
         key: 7001,
         via: "eth1".parse().ok(),
     };
-    // Besides, iproute2 writes down what is the kernel's own choice too: path MTU
-    // discovery, no TOS, no mark, no encapsulation.
+    // iproute2 also states the kernel's defaults: path MTU discovery, no TOS, no mark, no
+    // encapsulation.
     same_but(
         "ip link add new0 type gretap local 192.0.2.7 remote 203.0.113.9 key 7001 ttl 64 dev eth1",
         &["18/2/9", "18/2/10", "18/2/14", "18/2/15", "18/2/16", "18/2/17", "18/2/20"],
@@ -140,7 +139,7 @@ fn tunnels_of_links() {
         port: 4789,
         via: "eth1".parse().unwrap(),
     };
-    // That addresses are learnt.
+    // Address learning.
     let learning = &["18/2/7"];
     same_but(
         "ip link add new0 type vxlan id 7001 local 192.0.2.7 remote 203.0.113.9 dstport 4789 ttl 64 dev eth1",
@@ -161,7 +160,7 @@ fn tunnels_of_links() {
         endpoint: "192.0.2.9:51821".parse().unwrap(),
         mark: 0,
     };
-    // Without settings of its own.
+    // Without settings.
     same_but("ip link add new0 type wireguard", &[], &["18/2"], create(wireguard));
 }
 
@@ -230,7 +229,7 @@ fn routes_and_rules() {
             })
         },
     );
-    // It says where to although that is everywhere.
+    // It states the destination even for a default route.
     same_but(
         "ip -6 route add default via 2001:db8::1 dev eth1 table 537823 protocol static",
         &["1"],
@@ -305,13 +304,13 @@ fn the_keys_and_the_peer_of_a_wireguard_device() {
     }
 }
 
-/// We ask just what another program did by this command.
+/// Our request equals that of this command.
 fn same(command: &str, ask: impl FnOnce(Netlink) -> io::Result<()>) {
     same_but(command, &[], &[], ask);
 }
 
-/// So but for attributes that only theirs or only ours has, by their numbers from the
-/// outermost one on.
+/// Like `same`, except for attributes that only theirs or only ours has, given as paths of numbers
+/// from the outermost attribute.
 fn same_but(
     command: &str,
     only_theirs: &[&str],
@@ -335,8 +334,8 @@ fn same_but(
     assert_eq!(ours, theirs, "{command}");
 }
 
-/// A request taken apart. The attributes' order means nothing to the kernel, but that
-/// of equal ones does.
+/// A request taken apart. The order of attributes doesn't matter to the kernel, except among equal
+/// ones.
 #[derive(Debug, PartialEq, Eq)]
 struct Asked {
     kind: u16,
@@ -364,7 +363,7 @@ impl Asked {
             attributes: Vec::new(),
         };
         asked.walk("", rest);
-        // Small tables have a place in the header too.
+        // Small table numbers are in the header, too.
         let table = match message.kind {
             libc::RTM_NEWROUTE..=libc::RTM_GETROUTE => Some("15"),
             libc::RTM_NEWRULE..=libc::RTM_GETRULE => Some("15"),
@@ -398,7 +397,7 @@ impl Asked {
             (libc::RTM_NEWLINK, "18" | "18/2") => true,
             (libc::RTM_NEWLINK, "18/2/8") => bond,
             (104, "12") => true,
-            // MPTCP's address; WireGuard's peers, and what each may send.
+            // MPTCP's address; WireGuard's peers and their allowed IPs.
             (FAMILY, "1" | "8" | "8/0" | "8/0/9" | "8/0/9/0") => true,
             _ => false,
         }
@@ -418,7 +417,7 @@ fn asked(ask: impl FnOnce(Netlink) -> io::Result<()>) -> Vec<u8> {
         )
     };
     assert_eq!(made, 0);
-    // SAFETY: both descriptors were just made and are nobody else's.
+    // SAFETY: both descriptors were just created and have no other owner.
     let [ours, kernels] = ends.map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
     let kernel = thread::spawn(move || be_the_kernel(kernels));
     ask(Netlink::over(ours)).unwrap();
@@ -427,7 +426,7 @@ fn asked(ask: impl FnOnce(Netlink) -> io::Result<()>) -> Vec<u8> {
     changes.into_iter().next().unwrap()
 }
 
-/// Knows a few devices and families, agrees to everything, and remembers it.
+/// Plays the kernel: knows a few devices and families, acknowledges everything, and records it.
 fn be_the_kernel(socket: OwnedFd) -> Vec<Vec<u8>> {
     let mut socket = std::fs::File::from(socket);
     let mut changes = Vec::new();

@@ -35,8 +35,7 @@ impl Generic {
         Generic::open("wireguard", 1)
     }
 
-    /// Gives a WireGuard device its key, port, mark and its one peer, which may
-    /// send and be sent everything.
+    /// Sets a WireGuard device's key, port, mark and only peer, whose allowed IPs are everything.
     ///
     /// # Errors
     /// `NotFound` when there is no such device.

@@ -4,23 +4,23 @@ use std::io;
 use std::process::Command;
 use std::time::Duration;
 
-/// For what has few rules and takes milliseconds: an nft that the kernel keeps waiting must not
-/// keep the tunnel's routing waiting.
+/// For small rulesets, which take milliseconds: if the kernel blocks nft, the tunnel's routing must
+/// not wait for it.
 pub(super) const LIMIT: Duration = Duration::from_secs(5);
-/// What a byte of a large ruleset takes at most: 0.5 µs of a processor were measured
-/// (docs/measurements/links.md, "Rules for names"), a small router's is up to 20 times slower, and
-/// nft may get half of it.
+/// Maximum time per byte of a large ruleset: 0.5 µs were measured (docs/measurements/links.md,
+/// "Rules for names"); a small router's processor is up to 20 times slower, and nft may get half of
+/// it.
 const BYTE: Duration = Duration::from_micros(20);
-/// By then even the largest ruleset is there, or never will be.
+/// Upper bound: by then even the largest ruleset is loaded, or never will be.
 const LIMIT_MOST: Duration = Duration::from_secs(90);
 
-/// How long nft may take for a ruleset of so many bytes.
+/// How long nft may take for a ruleset of this many bytes.
 pub(super) fn limit(bytes: usize) -> Duration {
     let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
     LIMIT.saturating_add(BYTE.saturating_mul(bytes)).min(LIMIT_MOST)
 }
 
-/// Has it read this.
+/// Runs nft with this script.
 pub(super) fn nft(script: &str) -> io::Result<()> {
     let mut command = Command::new("nft");
     command.args(["-f", "-"]);
@@ -32,7 +32,7 @@ pub(super) fn nft(script: &str) -> io::Result<()> {
     }
 }
 
-/// Says how to get it, where it isn't there.
+/// Adds how to install nft, if it is missing.
 pub(super) fn missing(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound => {

@@ -1,22 +1,22 @@
-//! Brings questions for names, whichever server they are for, to a forwarder on this host, and
-//! shows somebody the first packets of connections, which say a server's name.
+//! Redirects DNS queries, whatever server they are for, to a forwarder on this host, and passes
+//! copies of connections' first packets, which contain the server's name, to a reader.
 
 use std::net::IpAddr;
 
-/// Where the forwarder is, on addresses of the tunnel's device.
+/// Where the forwarder listens, on addresses of the tunnel's device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameForwarder {
     /// Its addresses, at most one of each IP version.
     pub addresses: Vec<IpAddr>,
     /// Its port, for UDP and TCP.
     pub port: u16,
-    /// Marks its own questions.
+    /// Mark of its own queries.
     pub mark: u32,
-    /// The group of nfnetlink_log that passes on first packets, if somebody reads it.
+    /// The nfnetlink_log group that receives first packets, if there is a reader.
     pub heard_by: Option<u16>,
 }
 
-/// No more of a packet is handed over; a client's first message has some 2 KB.
+/// At most this much of a packet is copied; a client's first message has some 2 KB.
 pub const HEARD_BYTES: u32 = 9_000;
 /// Which of a connection's packets: a TCP handshake, and a first message in several segments,
 /// retransmitted once.
@@ -25,7 +25,7 @@ const HEARD_PACKETS: &str = "1-12";
 const QUESTIONS: &str = "meta l4proto { tcp, udp } th dport 53";
 
 impl NameForwarder {
-    /// What this host asks of others; `spared` matches what goes where it is sent.
+    /// Queries of this host; `spared` matches those that aren't redirected.
     pub(super) fn of_host(&self, spared: &str) -> Vec<String> {
         let mark = self.mark;
         let mut rules = vec![format!("meta mark {mark:#x} return"), format!("{spared} return")];
@@ -33,13 +33,14 @@ impl NameForwarder {
         rules
     }
 
-    /// What comes in by no link, and isn't for a resolver on this host: that one asks, too.
+    /// Queries that don't come in over a link and aren't for a resolver on this host, whose own
+    /// queries are redirected anyway.
     pub(super) fn of_others(&self, tunnel: &str, links: &[String]) -> Vec<String> {
         let outside: String = links.iter().map(|link| format!(", \"{link}\"")).collect();
         self.translated(&format!("iifname != {{ \"{tunnel}\", \"lo\"{outside} }} ")).collect()
     }
 
-    /// Before sources are translated. By TLS and QUIC at their own port.
+    /// Before source NAT. TLS and QUIC on their standard port.
     pub(super) fn heard(&self, tunnel: &str, links: &[String], own: &[u32]) -> Vec<String> {
         let Some(group) = self.heard_by else { return Vec::new() };
         let outside: String = links.iter().map(|link| format!(", \"{link}\"")).collect();
@@ -56,12 +57,13 @@ impl NameForwarder {
         ]
     }
 
-    /// What a kill switch lets out: the device that it sees is the one before the translation.
+    /// Exceptions in a kill switch, which sees the device from before NAT.
     pub(super) fn let_out(&self) -> impl Iterator<Item = String> {
         self.brought_here().map(|brought| format!("{brought} accept"))
     }
 
-    /// So where it really leaves is looked at behind: after a crash its address is nobody's.
+    /// Therefore the real outgoing device is checked later: after a crash nothing has the
+    /// forwarder's address.
     pub(super) fn only_here(&self) -> impl Iterator<Item = String> {
         self.brought_here().map(|brought| format!("oifname != \"lo\" {brought} drop"))
     }

@@ -1,30 +1,26 @@
-//! The kill switch: whatever the routes say, nothing leaves this host or passes
-//! through it but by the tunnel. Everything is refused, by every device, that
-//! isn't named here.
+//! The kill switch: whatever the routes say, traffic leaves or passes through this host only by the
+//! tunnel. Everything not listed here is refused, on every device.
 
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// What may leave beside the tunnel, apart from what keeps a link alive (see
-/// [`KillSwitch::output`]).
+/// What may leave outside the tunnel, besides what keeps a link alive (see [`KillSwitch::output`]).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KillSwitch {
-    /// Marks of the tunnels' own datagrams and look-ups, with the bits of each
-    /// that count.
+    /// Marks of the tunnels' own datagrams and look-ups, each with its mask.
     pub marks: Vec<(u32, u32)>,
-    /// Devices that aren't a way out, with the networks on them.
+    /// Devices that aren't uplinks, with their networks.
     pub lan: Vec<(String, Vec<IpNet>)>,
-    /// The links with their own addresses: who calls there is answered.
+    /// The links with their own addresses: connections to these are answered.
     pub links: Vec<(String, Vec<IpAddr>)>,
 }
 
-/// Where Linux takes the ports of its own calls from (`ip_local_port_range`). An
-/// entry of a stranger's making for one of them would make a call of ours look
-/// like an answer.
+/// Ports that Linux uses for outgoing connections (`ip_local_port_range`). A connection tracking
+/// entry that a stranger created for one of them would make our own connection look like a reply.
 const CALLERS: &str = "32768-60999";
 
 impl KillSwitch {
-    /// What this host itself may send, without the last rule, which refuses.
+    /// What this host itself may send, without the final refusing rule.
     pub(super) fn output(&self, tunnel: &str) -> Vec<String> {
         let mut rules = vec![format!("oifname {{ \"lo\", \"{tunnel}\" }} accept")];
         for (mark, mask) in &self.marks {
@@ -32,11 +28,11 @@ impl KillSwitch {
         }
         rules.extend(
             [
-                // Neighbours, routers, and who listens to which multicast address.
+                // Neighbour and router discovery, and multicast listeners.
                 "icmpv6 type { nd-router-solicit, nd-router-advert, nd-neighbor-solicit, \
                  nd-neighbor-advert, mld-listener-query, mld-listener-report, \
                  mld-listener-done, mld2-listener-report } accept",
-                // DHCP's client, DHCPv6's, and the time.
+                // DHCP and DHCPv6 clients, and NTP.
                 "udp sport 68 udp dport 67 accept",
                 "udp sport 546 udp dport 547 accept",
                 "udp dport 123 accept",
@@ -53,10 +49,10 @@ impl KillSwitch {
         rules
     }
 
-    /// What may pass through this host, without the last rule, which refuses.
+    /// What may be forwarded, without the final refusing rule.
     pub(super) fn forward(&self, tunnel: &str) -> Vec<String> {
         let mut rules = vec![format!("oifname \"{tunnel}\" accept")];
-        // Ports that somebody forwards from a link to the LAN.
+        // Ports that the administrator forwards from a link to the LAN.
         for by in self.answers() {
             rules.push(format!("{by} ct status dnat {TCP_ANSWER} accept"));
             rules.push(format!("{by} ct status dnat meta l4proto udp accept"));
@@ -65,7 +61,7 @@ impl KillSwitch {
         rules
     }
 
-    /// What belongs to a call that came in by the link that it leaves by.
+    /// Replies to connections that came in over the link that they leave by.
     fn answers(&self) -> Vec<String> {
         let mut matches = Vec::new();
         for (link, addresses) in &self.links {
@@ -95,10 +91,10 @@ impl KillSwitch {
     }
 }
 
-/// Not what begins a connection, which both ends may do at once.
+/// Not a SYN, as both ends may open a connection at the same time.
 const TCP_ANSWER: &str = "tcp flags & (syn | ack) != syn";
 
-/// The texts of each IP version, joined as elements of a set.
+/// Joins the texts of each IP version as elements of a set.
 fn by_family(
     found: impl Iterator<Item = (IpAddr, String)>,
 ) -> impl Iterator<Item = (&'static str, String)> {

@@ -1,4 +1,4 @@
-//! Addresses that are learnt while a table is there: they outlive it.
+//! Addresses learnt while a table exists; they survive its replacement.
 
 use super::command::limit;
 use super::named::{Container, Named, asked_set, chain_of, rule_of_chain, rule_of_set};
@@ -14,28 +14,28 @@ use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// An address that a rule's names have, or had.
+/// An address that a rule's names resolve to, or did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Element {
     /// The rule's name.
     pub rule: String,
-    /// The only one for whom the address is that; none for everybody. Of the same IP version.
+    /// The only client that this applies to, of the same IP version; `None` for all.
     pub asked_by: Option<IpAddr>,
     /// The address.
     pub address: IpAddr,
-    /// For how long from now; none when no longer.
+    /// How long it stays valid from now; `None` to remove it.
     pub lasts: Option<Duration>,
 }
 
-/// The sets of a tunnel's table, which may come, go and come again.
+/// The sets of a tunnel's table, which may be removed and recreated.
 #[derive(Default)]
 pub struct LearntSets {
     interface: String,
-    /// Open from the first time on.
+    /// Opened on first use.
     netlink: Option<Netlink>,
 }
 
-/// What is known of an interface's rules, and where its table has it.
+/// The addresses learnt for an interface's rules, and where its table stores them.
 #[derive(Default)]
 struct Table {
     named: Named,
@@ -52,24 +52,24 @@ struct LearntAddress {
 /// The network namespace and the interface.
 pub(super) type Key = (u64, String);
 
-/// Replacing a table and adding to it must not coincide, and what was learnt for rules that the
-/// table lacks is kept until it has them again.
+/// Locked so that a table isn't replaced while elements are added. Addresses of rules that the
+/// table lacks are kept until it has the rules again.
 static TABLES: Mutex<BTreeMap<Key, Table>> = Mutex::new(BTreeMap::new());
 
-/// Addresses that are remembered for a table, before those that are over are forgotten.
+/// How many addresses are kept for a table before expired ones are dropped.
 const MOST_PLACES: usize = 131_072;
 
 impl LearntSets {
-    /// Those of an interface's table.
+    /// The sets of an interface's table.
     pub fn of(interface: &str) -> LearntSets {
         LearntSets { interface: interface.to_owned(), netlink: None }
     }
 
-    /// Puts elements into them, with new lifetimes, or takes them out. What is of a rule that the
-    /// table doesn't have now is kept for when it has it.
+    /// Adds elements with new lifetimes, or removes them. Elements of a rule that the table
+    /// currently lacks are kept until it has the rule.
     ///
     /// # Errors
-    /// What the kernel says, such as `NotFound` when there is no table.
+    /// The kernel's error, such as `NotFound` when there is no table.
     pub fn learn(&mut self, elements: &[Element]) -> io::Result<()> {
         let mut tables = tables();
         let table = tables.entry(key(&self.interface)).or_default();
@@ -80,13 +80,13 @@ impl LearntSets {
         }
         let mut netlink = self.netlink.take().map_or_else(nftables::open, Ok)?;
         set_elements(&mut netlink, &nft_table(&self.interface), &changes)?;
-        // One that failed may have answers left, and goes.
+        // A socket that failed may have unread answers, so it is dropped.
         self.netlink = Some(netlink);
         Ok(())
     }
 }
 
-/// Has `load` replace an interface's table by this one and what was learnt for it.
+/// Calls `load` to replace an interface's table by this one plus what was learnt for it.
 pub(super) fn replace(
     by: &FirewallTable,
     load: impl FnOnce(&str) -> io::Result<()>,
@@ -97,7 +97,7 @@ pub(super) fn replace(
     let mut table = match tables.remove(&key) {
         Some(table) => table,
         None if named.is_empty() => return load(""),
-        // Another process may have made what is there.
+        // Another process may have created the current table.
         None => Table { known: listed(by, Instant::now()), ..Table::default() },
     };
     let before = std::mem::replace(&mut table.named, named);
@@ -109,7 +109,7 @@ pub(super) fn replace(
     loaded
 }
 
-/// Nothing of an interface's rules is known any more.
+/// Forgets everything about an interface's rules.
 pub(super) fn forget(interface: &str) {
     tables().remove(&key(interface));
 }
@@ -118,14 +118,14 @@ fn tables() -> MutexGuard<'static, BTreeMap<Key, Table>> {
     TABLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In the namespace of the calling thread.
+/// The key of this interface in the calling thread's namespace.
 pub(super) fn key(interface: &str) -> Key {
     let namespace = std::fs::metadata("/proc/thread-self/ns/net").map(|it| it.ino());
     (namespace.unwrap_or_default(), interface.to_owned())
 }
 
 impl Table {
-    /// What is to be changed in the kernel.
+    /// Returns the changes to make in the kernel.
     fn learn(&mut self, elements: &[Element], now: Instant) -> Vec<SetElement> {
         let mut touched = BTreeSet::new();
         for Element { rule, asked_by, address, lasts } in elements {
@@ -145,7 +145,7 @@ impl Table {
         let mut changes: Vec<SetElement> = Vec::new();
         for (place, container, rule) in &touched {
             let change = self.change(*place, container, rule, now);
-            // Several rules of a run make one element.
+            // Several rules of a run share one element.
             if !changes.contains(&change) {
                 changes.push(change);
             }
@@ -161,7 +161,7 @@ impl Table {
         changes
     }
 
-    /// What the container has of a place now.
+    /// The element that the container now has for an address.
     fn change(
         &self,
         place: LearntAddress,
@@ -174,7 +174,7 @@ impl Table {
             let of_run =
                 self.rules(place, now).filter(|(rule, _)| self.keeps(place, rule, container));
             let first = of_run.min_by_key(|(rule, _)| self.named.place(rule));
-            // Whose it was doesn't matter where it is nobody's.
+            // If no rule has it any more, it doesn't matter which one had it.
             let verdict = chain_of(first.map_or(rule, |(rule, _)| rule));
             let lasts = first.map(|(_, left)| left);
             return SetElement { set, key, verdict: Some(verdict), lasts };
@@ -188,7 +188,7 @@ impl Table {
         self.named.container(rule, v4, asked).as_ref() == Some(container)
     }
 
-    /// The rules that a place is of, and for how long.
+    /// The rules that an address belongs to, and how long.
     fn rules(&self, place: LearntAddress, now: Instant) -> impl Iterator<Item = (&str, Duration)> {
         let rules = self.known.get(&place).into_iter().flatten();
         rules.filter(move |(_, until)| **until > now).map(move |(rule, until)| {
@@ -196,7 +196,7 @@ impl Table {
         })
     }
 
-    /// In nft's language, what is known of the rules that the table has.
+    /// The addresses learnt for the table's rules, as an nft script.
     fn script(&self, interface: &str, now: Instant) -> String {
         let mut elements: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for place in self.known.keys() {
@@ -255,8 +255,7 @@ impl LearntAddress {
     }
 }
 
-/// What the sets and maps of the table that is there have, which is likely to be of the size of
-/// this one.
+/// Reads the sets and maps of the existing table, which is probably about as large as this one.
 fn listed(
     like: &FirewallTable,
     now: Instant,
@@ -320,7 +319,7 @@ mod tests {
         RuledTraffic { number, conditions, fate: Fate::Marked(1 << 24) }
     }
 
-    /// With these rules from now on.
+    /// Uses these rules from now on.
     fn load(rules: &[RuledTraffic]) {
         let ruled = Ruled {
             mask: 0x7f00_0000,
@@ -344,7 +343,7 @@ mod tests {
         }
     }
 
-    /// What nft says of a set or map: `address` or `address > chain`.
+    /// Lists a set or map as nft prints it: `address` or `address > chain`.
     fn held(kind: &str, name: &str) -> Vec<String> {
         let mut list = Command::new("nft");
         let table = nft_table(TUNNEL);
@@ -418,13 +417,13 @@ mod tests {
             load(&[web.clone(), bank.clone()]);
             assert_eq!(held("map", "names_v4/bank"), [""; 0]);
             assert_eq!(held("set", "asked_v4"), [""; 0], "of no rule that is there");
-            // Another rule stands between them, and the first has another number.
+            // There is another rule between them, and the first has a different number.
             load(&[tv.clone(), web.clone(), bank.clone()]);
             assert_eq!(held("map", "names_v4/tv"), ["192.0.2.1 > rule/tv"]);
             assert_eq!(held("map", "asked_v4/tv"), ["192.168.7.2 . 192.0.2.2 > rule/tv"]);
             assert_eq!(held("set", "asked_v4"), ["192.168.7.2 . 192.0.2.2"]);
             assert_eq!(held("set", "names_v4/web"), ["192.0.2.3"]);
-            // As for a program that starts anew.
+            // As in a program that has just started.
             forget(TUNNEL);
             load(&[bank, tv, web]);
             assert_eq!(held("map", "names_v4/bank"), ["192.0.2.1 > rule/tv"]);

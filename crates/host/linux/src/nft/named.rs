@@ -1,10 +1,10 @@
-//! Where a tunnel's table keeps the addresses of rules' names.
+//! Where a tunnel's table keeps the addresses of the domains in rules.
 //!
-//! A rule that has other conditions, too, has sets of its own. Those of a run of rules for nothing
-//! but names share maps from an address to the rule's chain: the kernel finds a set by going
-//! through all of them, so that of 3,000 rules with sets of their own nft needs 8 s to make the
-//! table, and a connection's first packet is held against each. Maps for 10,000 rules are made in
-//! 2 s, and it is looked up there once (docs/measurements/links.md, "Rules for names").
+//! A rule that also has other conditions gets sets of its own. A run of rules with only domains
+//! shares maps from an address to the rule's chain. The kernel searches sets linearly: with 3,000
+//! rules with sets of their own, nft needs 8 s to create the table, and a connection's first packet
+//! is compared with each. Maps for 10,000 rules are created in 2 s and need one lookup
+//! (docs/measurements/links.md, "Rules for names").
 
 use super::ruled_traffic::RuledTraffic;
 use braid_engines::NamedRules;
@@ -13,11 +13,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::iter;
 
-/// No set has more addresses than this.
+/// Maximum number of addresses in a set.
 const MOST_ADDRESSES: u32 = 65_536;
 const CHAIN: &str = "rule/";
 
-/// The rules for names of a table.
+/// The rules with domains of a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Named {
     rules: BTreeMap<String, Kept>,
@@ -26,9 +26,9 @@ pub(super) struct Named {
 /// Where a rule's addresses are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Kept {
-    /// In sets of its own.
+    /// In its own sets.
     Alone,
-    /// In the maps of the run that begins with this rule.
+    /// In the maps of the run that starts with this rule.
     Run { first: String, place: usize },
 }
 
@@ -37,12 +37,12 @@ enum Kept {
 pub(super) struct Container {
     /// Its name.
     pub name: String,
-    /// Rules share it: an address leads to the chain of one of them.
+    /// Whether it is a map shared by rules, from an address to the chain of one of them.
     pub is_map: bool,
 }
 
 impl Named {
-    /// These.
+    /// Assigns places to these rules.
     pub fn of(named: &[NamedRules]) -> Named {
         let mut rules = BTreeMap::new();
         for together in named {
@@ -59,12 +59,13 @@ impl Named {
         Named { rules }
     }
 
-    /// Whether there are none.
+    /// Whether there are no such rules.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty()
     }
 
-    /// Where the rule has the addresses of an IP version, those of everybody or of who asked.
+    /// Where the rule keeps addresses of an IP version, either for all clients or (`asked`) for the
+    /// client that asked.
     pub fn container(&self, rule: &str, v4: bool, asked: bool) -> Option<Container> {
         Some(match self.rules.get(rule)? {
             Kept::Alone => Container { name: set(rule, v4, asked), is_map: false },
@@ -72,7 +73,7 @@ impl Named {
         })
     }
 
-    /// Its place in its run: of several that claim an address the first counts.
+    /// Its position in its run: if several claim an address, the first one wins.
     pub fn place(&self, rule: &str) -> usize {
         match self.rules.get(rule) {
             Some(Kept::Run { place, .. }) => *place,
@@ -81,19 +82,19 @@ impl Named {
     }
 }
 
-/// The set or map that begins with this rule.
+/// Name of the set or map of the run that starts with this rule.
 fn set(rule: &str, v4: bool, asked: bool) -> String {
     let kind = if asked { "asked" } else { "names" };
     // A rule's name has letters, digits, `.`, `_` and `-`; a set's has `/` and no `-`.
     format!("{kind}_{}/{}", version(v4), rule.replace('-', "/"))
 }
 
-/// The set of who asked at which address, whatever for.
+/// The set of clients and the addresses that they asked for.
 pub(super) fn asked_set(v4: bool) -> String {
     format!("asked_{}", version(v4))
 }
 
-/// The chain of a rule for names.
+/// The chain of a rule with domains.
 pub(super) fn chain_of(rule: &str) -> String {
     format!("{CHAIN}{}", rule.replace('-', "/"))
 }
@@ -117,7 +118,7 @@ fn version(v4: bool) -> &'static str {
     if v4 { "v4" } else { "v6" }
 }
 
-/// Of these rules those for names.
+/// Those of these rules that have domains.
 pub(super) fn named(rules: &[RuledTraffic]) -> Vec<NamedRules> {
     let named = runs(rules).filter_map(|run| match run {
         Run::Names(of) => Some(NamedRules::Run(of.into_iter().map(str::to_owned).collect())),
@@ -126,7 +127,7 @@ pub(super) fn named(rules: &[RuledTraffic]) -> Vec<NamedRules> {
     named.collect()
 }
 
-/// Their sets and maps, in nft's language.
+/// Definitions of their sets and maps, in nft's language.
 pub(super) fn definitions(named: &[NamedRules]) -> String {
     let mut text = String::new();
     let mut define = |map: bool, name: &str, kind: &str| {
@@ -159,15 +160,15 @@ pub(super) fn definitions(named: &[NamedRules]) -> String {
     text
 }
 
-/// Some rules that follow each other.
+/// Consecutive rules.
 pub(super) enum Run<'r> {
-    /// They are for names and nothing else; by their names.
+    /// Rules with only domains, by rule name.
     Names(Vec<&'r str>),
-    /// One that isn't.
+    /// A rule with other conditions.
     Other(&'r RuledTraffic),
 }
 
-/// The rules in order, those for nothing but names joined.
+/// The rules in order, with consecutive ones that have only domains joined.
 pub(super) fn runs(rules: &[RuledTraffic]) -> impl Iterator<Item = Run<'_>> {
     let mut rest = rules;
     iter::from_fn(move || {
@@ -183,8 +184,8 @@ pub(super) fn runs(rules: &[RuledTraffic]) -> impl Iterator<Item = Run<'_>> {
     })
 }
 
-/// Leads what is in the maps of the run that begins with this rule to its rule. What a client
-/// asked for itself counts before what the DNS says.
+/// Statements that send addresses in the maps of the run starting with this rule to their rule.
+/// What a client resolved itself takes precedence over what others did.
 pub(super) fn look_ups(first: &str) -> impl Iterator<Item = String> {
     [(true, "ip"), (false, "ip6")].into_iter().flat_map(move |(v4, family)| {
         let maps = [true, false].map(|asked| set(first, v4, asked));
@@ -196,7 +197,7 @@ pub(super) fn look_ups(first: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The ways in which a rule with sets of its own is met by names, of an IP version.
+/// Matches for a rule with sets of its own, for an IP version.
 pub(super) fn own_look_ups(rule: &str, family: &str) -> [String; 2] {
     let v4 = family == "ip";
     [

@@ -1,25 +1,24 @@
-//! Look-ups by DNS that would go nowhere, or where nobody shall see them, are
-//! sent to a name server that answers: by address translation, so that whoever
-//! asks, and whoever writes /etc/resolv.conf, needs no change.
+//! Redirects DNS queries that would get no answer, or that would leak, to a name server that
+//! answers. It uses NAT, so that neither clients nor /etc/resolv.conf need a change.
 
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// Marks of our own questions, which go where they are sent: bits and value.
+/// Mark of our own queries, which aren't redirected: mask and value.
 const OWN: (u32, u32) = (0xfffe_0000, 0x6272_0000);
 
-/// Matches them.
+/// Matches our own queries.
 pub(super) fn spared() -> String {
     let (bits, own) = OWN;
     format!("meta mark and {bits:#x} == {own:#x}")
 }
 
-/// Questions that go to another name server than they were sent to.
+/// DNS queries redirected to another name server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diversion {
-    /// Where they go.
+    /// The name server that gets them.
     pub to: IpAddr,
-    /// Where they were sent.
+    /// The name servers that they were sent to.
     pub from: Destinations,
     /// Who asks.
     pub asker: Asker,
@@ -28,16 +27,16 @@ pub struct Diversion {
 /// Name servers, of the IP version of [`Diversion::to`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destinations {
-    /// These.
+    /// Only these.
     Only(Vec<IpNet>),
-    /// All but these and this host's own.
+    /// All except these and this host's own.
     AllBut(Vec<IpNet>),
 }
 
 /// Who asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asker {
-    /// This host and the networks behind it, but not those in the tunnel.
+    /// This host and the networks behind it, not those in the tunnel.
     HostAndLan,
     /// Those in the tunnel.
     Homes,
@@ -48,7 +47,7 @@ impl Diversion {
         super::family(self.to)
     }
 
-    /// None where there is nothing to divert.
+    /// `None` if there is nothing to divert.
     fn destinations(&self) -> Option<String> {
         let family = self.family();
         let set = |nets: &[IpNet]| {
@@ -92,23 +91,23 @@ impl Diversion {
         })
     }
 
-    /// Matches what was diverted.
+    /// Matches diverted queries.
     fn diverted(&self) -> String {
         let (family, to) = (self.family(), self.to);
         format!("ct status dnat {family} daddr {to} meta l4proto {{ tcp, udp }} th dport 53")
     }
 
-    /// Its source was chosen for another way.
+    /// Masquerades them, as their source address was chosen for another route.
     pub(super) fn masqueraded(&self) -> String {
         format!("{} masquerade", self.diverted())
     }
 
-    /// The device that a chain sees is the one before the diversion.
+    /// Lets them out: the chain sees the device from before the diversion.
     pub(super) fn let_out(&self) -> String {
         format!("{} accept", self.diverted())
     }
 
-    /// So where it really leaves is looked at behind.
+    /// Therefore the real outgoing device is checked later.
     pub(super) fn only_by(&self, tunnel: &str) -> String {
         format!("oifname != \"{tunnel}\" {} drop", self.diverted())
     }

@@ -1,5 +1,5 @@
-//! Other programs' firewalls, as far as they keep the tunnel's packets from being
-//! forwarded: an `accept` in our table doesn't help against a `drop` in theirs.
+//! Finds other programs' firewalls that prevent the tunnel's packets from being forwarded: an
+//! `accept` in our table doesn't help against a `drop` in theirs.
 
 use super::command::{LIMIT, missing};
 use crate::netlink;
@@ -7,37 +7,36 @@ use braid_engines::{Family, nft_table};
 use std::io;
 use std::process::Command;
 
-/// A table of another program's that forwards nothing it doesn't know, and doesn't know
-/// the tunnel.
+/// Another program's table that drops forwarded packets by default and has no rule for the tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusing {
-    /// Its family and name, as nft has them.
+    /// Its family and name, as nft writes them.
     pub table: String,
     /// The IP versions that it refuses.
     pub families: Vec<Family>,
-    /// Whose it is, which decides what helps.
+    /// Its owner, which determines the remedy.
     pub owner: Owner,
 }
 
-/// Whose firewall it is.
+/// The program that owns a firewall table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// Docker's: it has a chain for rules of others, `DOCKER-USER`.
+    /// Docker: it has a chain for users' rules, `DOCKER-USER`.
     Docker,
-    /// firewalld's: it goes by zones.
+    /// firewalld: it works with zones.
     Firewalld,
-    /// Somebody else's.
+    /// Another program.
     Other,
 }
 
-/// Those that refuse what is forwarded to or from `interface`.
+/// The tables that refuse packets forwarded to or from `interface`.
 ///
 /// # Errors
-/// `NotFound` when nft isn't installed; else what the kernel says.
+/// `NotFound` when nft isn't installed; otherwise the kernel's error.
 pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
     let own = nft_table(interface);
     let mut found = Vec::new();
-    // Its own table, which may have thousands of rules, isn't listed.
+    // Our own table, which may have thousands of rules, isn't listed.
     for (family, name) in netlink::tables()?.into_iter().filter(|(_, name)| *name != own) {
         let Some(family) = family_word(family).filter(|_| is_plain(&name)) else { continue };
         let mut list = Command::new("nft");
@@ -48,7 +47,7 @@ pub fn refusing(interface: &str) -> io::Result<Vec<Refusing>> {
     Ok(found)
 }
 
-/// Of those that forward anything; numbers are those of linux/netfilter.h.
+/// Families that forward packets, by their numbers in linux/netfilter.h.
 fn family_word(number: u8) -> Option<&'static str> {
     match number {
         1 => Some("inet"),
@@ -58,13 +57,14 @@ fn family_word(number: u8) -> Option<&'static str> {
     }
 }
 
-/// As nft reads names (its scanner.l): the kernel takes any, and others would be commands.
+/// Names that nft accepts (its scanner.l). The kernel accepts any name, and others could act as
+/// commands.
 fn is_plain(name: &str) -> bool {
     name.starts_with(|c: char| c.is_ascii_alphabetic() || "_.".contains(c))
         && name.chars().all(|c| c.is_ascii_alphanumeric() || "/_.-".contains(c))
 }
 
-/// The same, of what `nft --terse list ruleset`, or `list table`, printed.
+/// Like [`refusing`], from the output of `nft --terse list ruleset` or `list table`.
 pub fn refusing_in(ruleset: &str, interface: &str) -> Vec<Refusing> {
     let mut found = Vec::new();
     for text in ruleset.split("\ntable ").map(|text| text.strip_prefix("table ").unwrap_or(text)) {
@@ -83,10 +83,10 @@ pub fn refusing_in(ruleset: &str, interface: &str) -> Vec<Refusing> {
         };
         let drops =
             text.lines().any(|line| line.contains("hook forward") && line.contains("policy drop"));
-        // firewalld refuses by its last rule.
+        // firewalld refuses in its last rule.
         let refuses = drops || owner == Owner::Firewalld;
-        // Rules that name the tunnel are from somebody who knows it, but for Docker's
-        // chain, where we are the ones.
+        // Rules that name the tunnel show that the owner handles it, except in Docker's chain,
+        // where such rules are ours.
         let knows = owner != Owner::Docker && text.contains(&format!("\"{interface}\""));
         if refuses && !knows && name != nft_table(interface) {
             found.push(Refusing { table: format!("{family} {name}"), families, owner });

@@ -1,6 +1,6 @@
-//! Questions for names that are under way while whom they go to changes. The kernel translates
-//! all packets of a connection as it did the first, for as long as one follows another in time:
-//! who always asks from the same port would ask a forwarder that is gone for ever.
+//! Resets tracked DNS connections when their redirection changes. The kernel translates all packets
+//! of a connection like its first one until it times out: a client that always asks from the same
+//! port would keep asking a forwarder that no longer exists.
 
 use super::learnt::{Key, key};
 use crate::netlink::{Tracked, forget_each, tracked_connections};
@@ -8,26 +8,27 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// The rules by which tables redirect questions, as far as this process put them there.
+/// The redirecting rules of tables, as far as this process installed them.
 static REDIRECTED: Mutex<BTreeMap<Key, Vec<String>>> = Mutex::new(BTreeMap::new());
 
 const UDP: u8 = 17;
 const DNS: u16 = 53;
 
-/// After an interface's table, which has these rules for it now, was replaced: the next question
-/// of each connection goes where they say.
+/// Call it after an interface's table was replaced by one with these rules: the next query of each
+/// connection follows them.
 pub(super) fn redirected_by(interface: &str, rules: &[String]) {
     let mut redirected = REDIRECTED.lock().unwrap_or_else(PoisonError::into_inner);
-    // What another process, which may have crashed, had put there isn't known.
+    // The rules of another process, which may have crashed, aren't known.
     if redirected.get(&key(interface)).is_some_and(|before| before == rules) {
         return;
     }
     redirected.insert(key(interface), rules.to_vec());
-    // Where that fails, a kernel that keeps track of nothing apart, they stay until they time out.
+    // If that fails (other than on a kernel without connection tracking), they stay until they time
+    // out.
     let _ = begin_anew();
 }
 
-/// TCP's connections end with who answered.
+/// TCP connections end with the server.
 fn begin_anew() -> io::Result<()> {
     let mut questions: Vec<Tracked> = Vec::new();
     tracked_connections(|it| {
@@ -59,8 +60,8 @@ mod tests {
             assert!(of.command("sh").args(["-ec", script]).status().unwrap().success(), "{script}");
         };
         script(&host, "ip link set lo up; ip addr add 10.1.0.2/24 dev w1; ip link set w1 up");
-        // Another firewall may be there; or connections aren't tracked while there is no table of
-        // ours.
+        // Either with another firewall present, or connections aren't tracked while our table
+        // doesn't exist.
         let firewall = "type nat hook output priority 0; ct state new counter";
         script(&host, &format!("nft 'table inet others {{ chain output {{ {firewall}; }}; }}'"));
         script(&other, "ip addr add 10.1.0.1/24 dev c1; ip link set c1 up");
@@ -93,7 +94,7 @@ mod tests {
         asks(&server, "it went");
         host.run(|| replace(&table(7).table().unwrap())).unwrap().unwrap();
         asks(&forwarder, "it is back");
-        // As another program would, after a crash of this one.
+        // As another process would after a crash of this one.
         script(&host, "nft delete table inet braid_names0");
         super::REDIRECTED.lock().unwrap().clear();
         host.run(|| delete("names0")).unwrap().unwrap();

@@ -1,5 +1,5 @@
-//! Rules about which connections take the tunnel, leave by a link or are refused: what the
-//! first packet of a connection matches is noted in the connection's mark.
+//! Rules about which connections take the tunnel, leave by a link or are refused. The result of
+//! matching a connection's first packet is stored in the connection's mark.
 
 use super::chain;
 use super::named::{self, Run};
@@ -9,24 +9,24 @@ use braid_rules::{Cgroup, Conditions, Transport};
 use ipnet::IpNet;
 use std::fmt::{Display, Write as _};
 
-/// Where connections go by rules.
+/// How rules direct connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ruled {
-    /// The bits of marks that are used.
+    /// The mark bits in use.
     pub mask: u32,
-    /// In order: the first that matches counts.
+    /// In order: the first match applies.
     pub rules: Vec<RuledTraffic>,
-    /// How marked connections leave, also those that no rule marks any more.
+    /// How marked connections leave, including those that no current rule marks.
     pub ways: Vec<DirectWay>,
-    /// Marks what is refused.
+    /// Mark of refused connections.
     pub refused: u32,
-    /// The links' interfaces: rules don't apply to what comes in over them.
+    /// The links' interfaces: rules don't apply to packets that come in over them.
     pub links: Vec<String>,
-    /// Rules don't apply to what this host marks with one of these: the tunnel's own datagrams.
+    /// Rules don't apply to packets with one of these marks: the tunnel's own datagrams.
     pub own: Vec<u32>,
 }
 
-/// How connections of a mark leave.
+/// How connections with a mark leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectWay {
     /// The mark, within the mask.
@@ -35,7 +35,7 @@ pub struct DirectWay {
     pub interface: String,
 }
 
-/// A connection's first packet. By the kernel's `new` all are until an answer comes.
+/// Matches a connection's first packet. The kernel's `new` matches all until a reply comes.
 const FIRST: &str = "ct status ! confirmed";
 
 /// The counter of a rule's connections.
@@ -43,7 +43,7 @@ pub fn connections_counter(number: usize) -> String {
     format!("rule_{number}_connections")
 }
 
-/// The counter of what the senders of a rule's connections sent.
+/// The counter of packets from the initiators of a rule's connections.
 pub fn traffic_counter(number: usize) -> String {
     format!("rule_{number}_traffic")
 }
@@ -56,8 +56,8 @@ impl Ruled {
         }
         let mut chains: Vec<String> = self.rules.iter().map(|rule| self.counted(rule)).collect();
         chains.push(named::definitions(&self.named()));
-        // nft asks for a control group's number when it loads the table: one that is made anew has
-        // the same path, and makes another table of it.
+        // nft resolves a control group to its number when it loads the table. A recreated group has
+        // the same path but another number, so the table must differ.
         let cgroups = self.rules.iter().flat_map(|rule| rule.conditions.cgroups.iter().flatten());
         let numbers = cgroups.map(|cgroup| format!("\t# {} {}\n", cgroup.path, cgroup.id));
         chains.push(numbers.collect());
@@ -69,12 +69,12 @@ impl Ruled {
         chains
     }
 
-    /// The rules for names.
+    /// The rules with domains.
     pub(super) fn named(&self) -> Vec<NamedRules> {
         named::named(&self.rules)
     }
 
-    /// After the translation of destinations: a rule is about where a connection really goes.
+    /// After destination NAT: rules match where a connection really goes.
     fn lan(&self, tunnel: &str) -> Option<String> {
         let outside = self.outside(tunnel);
         let rules = [
@@ -89,13 +89,13 @@ impl Ruled {
         chain("ruled_lan", "filter", "prerouting", "dstnat + 5", rules)
     }
 
-    /// Before connections are split, which are those of the tunnel.
+    /// Before splitting, which is only for connections through the tunnel.
     fn host(&self, tunnel: &str) -> Option<String> {
         let outside = self.outside(tunnel);
         let own: Vec<String> = self.own.iter().map(|mark| format!("{mark:#x}")).collect();
         let rules = [
             format!("meta mark {{ {} }} return", own.join(", ")),
-            // Answers to what came in by a link, and what other parts of Braid send.
+            // Replies to connections that came in over a link, and packets of other parts of Braid.
             format!("meta mark & {:#x} != 0 return", self.mask),
             "ct direction reply return".to_owned(),
             format!("oifname != {{ {outside} }} return"),
@@ -116,27 +116,27 @@ impl Ruled {
         chain(&name, "filter", hook, "filter - 5", rules.into_iter().filter(|_| refuses))
     }
 
-    /// Sources are those that the tunnel's default route, or the LAN, suggested.
+    /// Their source addresses were chosen for the tunnel's default route, or belong to the LAN.
     pub(super) fn masqueraded(&self) -> impl Iterator<Item = String> {
         self.ways.iter().map(|way| {
             format!("oifname \"{}\" {} masquerade", way.interface, self.marked(way.mark))
         })
     }
 
-    /// What a kill switch lets pass: what leaves by the link that its mark says.
+    /// What a kill switch lets pass: packets that leave by the link of their mark.
     pub(super) fn let_through(&self) -> impl Iterator<Item = String> {
         self.ways
             .iter()
             .map(|way| format!("oifname \"{}\" {} accept", way.interface, self.marked(way.mark)))
     }
 
-    /// What a kill switch lets this host send. The device that the chain sees is the one
-    /// before the mark.
+    /// What a kill switch lets this host send. The chain sees the device from before the packet was
+    /// marked.
     pub(super) fn let_out(&self) -> impl Iterator<Item = String> {
         self.ways.iter().map(|way| format!("{} accept", self.marked(way.mark)))
     }
 
-    /// So where it really leaves is looked at behind.
+    /// Therefore the real outgoing device is checked later.
     pub(super) fn only_by(&self, tunnel: &str, lan: &[&str]) -> impl Iterator<Item = String> {
         let lan: String = lan.iter().map(|device| format!(", \"{device}\"")).collect();
         self.ways.iter().map(move |way| {
@@ -157,7 +157,8 @@ impl Ruled {
     fn counted(&self, rule: &RuledTraffic) -> String {
         let number = rule.number;
         let (connections, traffic) = (connections_counter(number), traffic_counter(number));
-        // One rule: what doesn't fit a packet ends it. nft's time goes by the number of rules.
+        // Builds one nft rule: the first condition that doesn't match ends it. nft's load time
+        // depends on the number of rules.
         let mut statements = vec![format!("counter name \"{traffic}\"")];
         if rule.fate == Fate::Refused {
             statements.push(self.set_mark(self.refused));
@@ -176,11 +177,11 @@ impl Ruled {
         counters + &list(&rule.chain(), vec![statements.join(" ")])
     }
 
-    /// A connection keeps its way.
+    /// A connection keeps its route.
     fn restore(&self) -> impl Iterator<Item = String> {
         self.ways.iter().map(|way| {
             let (mask, mark) = (self.mask, way.mark);
-            // What is refused by now stays refused.
+            // Connections that have been refused stay refused.
             format!(
                 "meta mark & {mask:#x} != {:#x} ct mark & {mask:#x} == {mark:#x} {}",
                 self.refused,
@@ -217,12 +218,13 @@ impl Ruled {
 impl RuledTraffic {
     fn chain(&self) -> String {
         let name = self.conditions.to.as_ref().and_then(|to| to.known_as.as_deref());
-        // That of a rule for names is called by its name: what leads there outlives its number.
+        // The chain of a rule with domains is named after the rule: references to it outlive its
+        // number.
         name.map_or_else(|| format!("rule_{}", self.number), named::chain_of)
     }
 }
 
-/// Alternative matches, each of which suffices; none if it can't match.
+/// Alternative matches, each of which suffices; empty if it can't match.
 fn alternatives(conditions: &Conditions, of_host: bool) -> Vec<String> {
     let Conditions { devices, from, to, transport, ports, dscp, users, cgroups } = conditions;
     let programs = !users.is_empty() || cgroups.is_some();
@@ -314,7 +316,7 @@ fn set<T: Display>(elements: &[T]) -> String {
     format!("{{ {} }}", elements.join(", "))
 }
 
-/// A chain that others lead to.
+/// A chain that others jump to.
 fn list(name: &str, rules: Vec<String>) -> String {
     let rules: String = rules.iter().map(|rule| format!("\t\t{rule}\n")).collect();
     format!("\tchain {name} {{\n{rules}\t}}\n")

@@ -5,21 +5,21 @@ use braid_rules::Conditions;
 /// A rule as the firewall sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuledTraffic {
-    /// Its number, which its counters are named by.
+    /// Its number, used in the names of its counters.
     pub number: usize,
     /// What it matches.
     pub conditions: Conditions,
-    /// What becomes of it.
+    /// What happens to its traffic.
     pub fate: Fate,
 }
 
-/// What becomes of connections.
+/// What happens to connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// They go as everything else does.
+    /// They take the usual route.
     Tunnel,
-    /// New ones get this mark, by which they leave.
+    /// New ones get this mark, which determines how they leave.
     Marked(u32),
-    /// They are refused, also those that were there before.
+    /// They are refused, including existing ones.
     Refused,
 }

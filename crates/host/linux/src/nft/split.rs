@@ -1,38 +1,38 @@
-//! Brings TCP connections through the tunnel to a proxy on this host, which splits them.
+//! Redirects TCP connections through the tunnel to a proxy on this host, which splits them.
 
 use super::chain;
 use braid_engines::FirewallTable;
 
-/// Where connections go to be split, and what tells the proxy's packets apart. It is a
-/// table of its own: a kernel that lacks tproxy lacks only this.
+/// Where connections are redirected to be split, and how the proxy's packets are recognised. It has
+/// its own table, so that a kernel without tproxy lacks only this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Split {
     /// Port of the proxy, on the loopback addresses, for connections into the tunnel.
     pub into: u16,
-    /// And for those out of it.
+    /// Port for connections out of it.
     pub out_of: u16,
-    /// Whether it listens by IPv6.
+    /// Whether it also listens on IPv6.
     pub v6: bool,
     /// Mark of its sockets toward the tunnel.
     pub tunnel_mark: u32,
     /// Mark of its sockets toward clients and servers.
     pub outer_mark: u32,
-    /// Mark of packets that are this host's, whatever their destination.
+    /// Mark of packets delivered to this host, whatever their destination.
     pub local_mark: u32,
 }
 
 /// A connection's first packet.
 const SYN: &str = "tcp flags & (fin | syn | rst | ack) == syn";
 
-/// Names the table as an interface's: no interface has a slash.
+/// The table's name for an interface; no interface name contains a slash.
 pub fn split_table(interface: &str) -> String {
     format!("{interface}/split")
 }
 
 impl Split {
-    /// The table for the tunnel of this interface. What has a mark in the bits `elsewhere` doesn't
-    /// take the tunnel, whichever device the chains see; what has the mark `refused` there takes
-    /// nothing (0 where nothing is refused).
+    /// The table for the tunnel of this interface. Packets with a mark in the bits `elsewhere`
+    /// don't take the tunnel, whatever device the chains see; those with the mark `refused` there
+    /// are refused (0 if nothing is refused).
     pub fn firewall_table(&self, interface: &str, elsewhere: u32, refused: u32) -> FirewallTable {
         let arriving = self.arriving(interface, elsewhere, refused);
         let chains = [arriving, self.sent(interface, elsewhere)];
@@ -40,22 +40,22 @@ impl Split {
         FirewallTable::of(split_table(interface), &chains)
     }
 
-    /// After the translations of addresses, so that clients and servers have their own.
+    /// After NAT, so that clients and servers have their own addresses.
     fn arriving(&self, tunnel: &str, elsewhere: u32, refused: u32) -> Option<String> {
-        // What isn't forwarded, but goes to the proxy or to a connection that it has, is refused
-        // nowhere else.
+        // Packets for the proxy or its connections aren't forwarded, so nothing else would refuse
+        // them.
         let to_be_refused = (refused != 0)
             .then(|| format!("meta mark & {elsewhere:#x} == {refused:#x} reject with tcp reset"));
         let rules = [
             format!("{SYN} goto first_packet"),
-            // Not by the sockets' marks: while a connection opens and after it has closed the
-            // kernel has none for them.
+            // Not by socket marks: the kernel has no socket for a connection that is opening or has
+            // closed.
             format!("socket transparent 1 meta mark set {:#x} accept", self.local_mark),
-            // For a connection of a proxy that is no longer there.
+            // For connections of a proxy that no longer exists.
             format!("ct mark {:#x} ct direction original reject with tcp reset", self.local_mark),
         ];
-        // Routers' errors about a packet of the proxy's: what the way carries, and that there is
-        // none. They are for an address that leads elsewhere, too.
+        // ICMP errors about the proxy's packets (path MTU, unreachable). Their destination address
+        // also leads elsewhere.
         let errors = format!(
             "meta l4proto {{ icmp, icmpv6 }} socket transparent 1 meta mark set {:#x} accept",
             self.local_mark
@@ -68,7 +68,7 @@ impl Split {
 
     fn first_packet(&self, tunnel: &str) -> String {
         let mut rules = vec![
-            // From home to home: it's neither's end.
+            // From home to home: this host is neither's end.
             format!("iifname \"{tunnel}\" fib daddr . mark oifname \"{tunnel}\" return"),
         ];
         let own = format!("iifname \"lo\" meta mark {:#x}", self.local_mark);
@@ -89,14 +89,14 @@ impl Split {
         format!("\tchain first_packet {{\n{rules}\t}}\n")
     }
 
-    /// What this host itself sends into the tunnel comes in again by `lo`.
+    /// Packets that this host itself sends into the tunnel come back in through `lo`.
     fn sent(&self, tunnel: &str, elsewhere: u32) -> Option<String> {
         let Split { tunnel_mark, outer_mark, local_mark, .. } = self;
         let elsewhere = format!("meta mark & {elsewhere:#x} != 0 return");
         let rules = [
             "meta l4proto != tcp return".to_owned(),
-            // A server on this host answers a client's address, which leads away from here:
-            // what belongs to a connection of the proxy's is known by its mark.
+            // A server on this host replies to the client's address, which is routed elsewhere:
+            // packets of the proxy's connections are recognised by their mark.
             format!(
                 "oifname \"lo\" meta mark {outer_mark:#x} ct direction original ct mark 0 \
                  ct mark set {outer_mark:#x}"
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!((count("127.0.0.1:1001"), count("[::1]:1001")), (2, 2), "{text}");
         assert_eq!((count("127.0.0.1:1002"), count("[::1]:1002")), (1, 1), "{text}");
         assert_eq!(count("meta mark { 0xa, 0xb } return"), 1);
-        // Errors about its packets are told the proxy before all else that isn't TCP goes on.
+        // ICMP errors reach the proxy before the rule that lets everything except TCP pass.
         let place = |part: &str| text.find(part).unwrap();
         assert!(place("icmpv6 } socket transparent 1") < place("meta l4proto != tcp return"));
         let without_v6 = Split { v6: false, ..split }.firewall_table("braid0", 0, 0).ruleset;

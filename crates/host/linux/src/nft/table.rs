@@ -1,4 +1,4 @@
-//! A tunnel's table in the kernel: put there by `nft`, read by netlink.
+//! A tunnel's table in the kernel: written with `nft`, read over netlink.
 
 use super::command::nft;
 use super::{learnt, questions};
@@ -7,14 +7,14 @@ use braid_engines::{FirewallTable, nft_table};
 use std::collections::BTreeMap;
 use std::io;
 
-/// Puts a table into the kernel, in place of what it held before, at once.
+/// Replaces a table in the kernel atomically.
 ///
 /// # Errors
-/// `NotFound` when nft isn't installed; else what nft says.
+/// `NotFound` when nft isn't installed; otherwise nft's error.
 pub fn replace(table: &FirewallTable) -> io::Result<()> {
     let (name, ruleset) = (nft_table(&table.interface), &table.ruleset);
     learnt::replace(table, |learnt| {
-        // The first line makes sure that there is something to delete.
+        // The first line makes sure that there is a table to delete.
         nft(&format!("table inet {name}\ndelete table inet {name}\n{ruleset}{learnt}"))
     })?;
     questions::redirected_by(&table.interface, &table.redirected_questions);
@@ -33,18 +33,18 @@ pub fn delete(interface: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether a tunnel's table is there.
+/// Whether a tunnel's table exists.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn exists(interface: &str) -> io::Result<bool> {
     netlink::table_exists(&nft_table(interface))
 }
 
-/// What a tunnel's named counters have, by name: packets and bytes.
+/// The values of a tunnel's named counters: packets and bytes.
 ///
 /// # Errors
-/// What the kernel says.
+/// The kernel's error.
 pub fn counters(interface: &str) -> io::Result<BTreeMap<String, (u64, u64)>> {
     netlink::counters(&nft_table(interface))
 }
@@ -90,7 +90,7 @@ mod tests {
         namespace.run(test).unwrap();
     }
 
-    /// Against what nft was told; a table of another family has the same names.
+    /// Compared with what nft was given; a table of another family has the same names.
     #[test]
     fn counters_are_read_from_the_kernel() {
         let Some(namespace) = namespace() else { return };

@@ -1,5 +1,4 @@
-//! Tells that somebody changed the firewall's rules: other programs flush them
-//! all, ours with them.
+//! Notices changes of the firewall's rules: other programs may flush all rules, including ours.
 
 #![allow(unsafe_code)]
 
@@ -10,14 +9,14 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// `NFNLGRP_NFTABLES` of linux/netfilter/nfnetlink.h
 const GROUP: u32 = 7;
 
-/// Hears of changes of nftables' rules in the network namespace of the thread
-/// that opened it; the descriptor becomes readable.
+/// Watches nftables in the network namespace of the thread that opened it; the descriptor becomes
+/// readable on changes.
 pub struct Watch {
     fd: OwnedFd,
 }
 
 impl Watch {
-    /// Starts to listen.
+    /// Starts listening.
     ///
     /// # Errors
     /// Those of socket(2) and bind(2): `EPROTONOSUPPORT` in a kernel without
@@ -41,7 +40,7 @@ impl Watch {
     /// Those of recv(2).
     pub fn drain(&self) -> io::Result<bool> {
         let mut changed = false;
-        // What it is doesn't matter, so it may be cut off.
+        // The contents don't matter, so they may be truncated.
         let mut message = [0u8; 64];
         loop {
             // SAFETY: pointer and length describe `message`.

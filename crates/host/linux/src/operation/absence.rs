@@ -1,8 +1,8 @@
-//! Absence isn't an error when observing something or undoing it.
+//! Treats absence as no error, when observing or undoing.
 
 use std::io;
 
-/// None instead of an error when it isn't there.
+/// `None` instead of an error if it doesn't exist.
 pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     match result {
         Ok(value) => Ok(Some(value)),
@@ -11,7 +11,7 @@ pub(crate) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// Success also when it wasn't there.
+/// Success also if it doesn't exist.
 pub(crate) fn gone(result: io::Result<()>) -> io::Result<()> {
     found(result).map(drop)
 }

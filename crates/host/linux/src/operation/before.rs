@@ -1,24 +1,24 @@
-//! How the host is where something would be done.
+//! The host's state before an operation.
 
 use super::absence::found;
 use super::sysctl;
 use crate::netlink::Netlink;
 use braid_engines::{Operation, forwarding_switch};
 
-/// What is there now in the place of an [`Operation`].
+/// The current state of what an [`Operation`] would change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Before {
-    /// Nothing: it would be added, and removed again.
+    /// It doesn't exist: it would be added, and removed again.
     Absent,
-    /// It is so already, by somebody else's hand, and stays so afterwards.
+    /// It is already as wanted, set by somebody else, and stays so afterwards.
     AsWanted,
-    /// This value, which comes back afterwards.
+    /// It has this value, which is restored afterwards.
     Value(String),
-    /// It can't be seen, and why.
+    /// It can't be read, for this reason.
     Unseen(String),
 }
 
-/// What is there now, in the calling thread's network namespace. Changes nothing.
+/// Reads the current state in the calling thread's network namespace. Changes nothing.
 pub fn before(operation: &Operation, netlink: &mut Netlink) -> Before {
     let setting = match operation {
         Operation::Sysctl { key, value } => Some((key.as_str(), value.as_str())),

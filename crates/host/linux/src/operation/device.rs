@@ -1,4 +1,4 @@
-//! What is done to devices: their modules, ports, state.
+//! Operations on devices: modules, ports, state.
 
 use super::absence::{found, gone};
 use super::process;
@@ -9,15 +9,14 @@ use std::time::{Duration, Instant};
 
 /// How long a device may take to appear with its module, or to vanish with its program.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long a program that runs may take to make its device: on a host that others keep busy, teamd
-/// takes seconds to get there.
+/// How long a running program may take to create its device: on a busy host teamd takes seconds.
 const PATIENCE_WITH_PROGRAM: Duration = Duration::from_secs(30);
 const UP: &str = "up";
 const DOWN: &str = "down";
 
 /// Makes a device a port of another one.
 pub(super) fn enslave(device: &str, master: &str, netlink: &mut Netlink) -> io::Result<()> {
-    // First, since routes by a device go when it is set down.
+    // Checked first, since setting a device down removes its routes.
     netlink.link(master)?;
     let was_up = netlink.link(device)?.up;
     netlink.set_down(device)?;
@@ -47,7 +46,7 @@ pub(super) fn state(device: &str, netlink: &mut Netlink) -> io::Result<String> {
     Ok(if up { UP } else { DOWN }.to_owned())
 }
 
-/// Sets it up or down, as it was.
+/// Restores its up or down state.
 pub(super) fn restore_state(
     device: &str,
     prior: Option<&str>,
@@ -61,7 +60,7 @@ pub(super) fn restore_state(
     }
 }
 
-/// Sets the MTU that was before, unless somebody has set another one since.
+/// Restores the previous MTU, unless somebody has set another one since.
 pub(super) fn restore_mtu(
     device: &str,
     mtu: u32,
@@ -75,7 +74,7 @@ pub(super) fn restore_mtu(
     }
 }
 
-/// Takes a TEQL device's queueing discipline away, if it is still there.
+/// Removes a TEQL device's queueing discipline, if it still exists.
 pub(super) fn remove_teql(device: &str, teql: &str, netlink: &mut Netlink) -> io::Result<()> {
     let Some(link) = found(netlink.link(device))? else { return Ok(()) };
     match netlink.root_qdisc(link.index)? {
@@ -84,19 +83,19 @@ pub(super) fn remove_teql(device: &str, teql: &str, netlink: &mut Netlink) -> io
     }
 }
 
-/// Waits until its module has made it.
+/// Waits until its module has created it.
 pub(super) fn wait_for(device: &str, netlink: &mut Netlink) -> io::Result<()> {
     wait(PATIENCE, || Ok(found(netlink.link(device))?.is_some())).map_err(|error| {
         match error.kind() {
             io::ErrorKind::TimedOut => {
-                missing(device, "it can only be in the first network namespace, if it is TEQL's")
+                missing(device, "TEQL devices exist only in the first network namespace")
             }
             _ => error,
         }
     })
 }
 
-/// Waits until the program of this name has made it, as long as that runs.
+/// Waits until the program with this name has created it, as long as that runs.
 pub(super) fn wait_for_program(
     device: &str,
     name: &str,
@@ -127,7 +126,7 @@ fn missing(device: &str, why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, told)
 }
 
-/// Waits until it isn't there any more.
+/// Waits until it no longer exists.
 pub(super) fn wait_until_gone(device: &str, netlink: &mut Netlink) -> io::Result<()> {
     wait(PATIENCE, || Ok(found(netlink.link(device))?.is_none()))
 }

@@ -1,5 +1,5 @@
-//! Rules in `DOCKER-USER`, the chain that Docker keeps for rules of others and asks
-//! before its own: Docker forwards nothing but its own.
+//! Rules in `DOCKER-USER`, the chain for users' rules that Docker evaluates before its own. They
+//! are needed because Docker forwards only its own traffic.
 
 use braid_engines::{Family, iptables};
 use std::io;
@@ -22,7 +22,7 @@ pub(super) fn is_set(family: Family, rule: &str) -> io::Result<bool> {
     Ok(run(family, "-C", rule)?.is_none())
 }
 
-/// Takes the rule away, if it's there.
+/// Removes the rule, if it exists.
 pub(super) fn unset(family: Family, rule: &str) -> io::Result<()> {
     match is_set(family, rule) {
         Ok(true) => match run(family, "-D", rule)? {
@@ -30,19 +30,19 @@ pub(super) fn unset(family: Family, rule: &str) -> io::Result<()> {
             _ => Ok(()),
         },
         Ok(false) => Ok(()),
-        // If the program was removed, so was Docker.
+        // If iptables was removed, so was Docker.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// More than it waits for others.
+/// Longer than it waits for other programs.
 const LIMIT: Duration = Duration::from_secs(8);
 
-/// What it said, if it refused.
+/// Runs iptables; the error has its output.
 fn run(family: Family, action: &str, rule: &str) -> io::Result<Option<String>> {
     let mut command = Command::new(iptables(family));
-    // Waits for others that change rules at the same time.
+    // Waits for other programs that change rules at the same time.
     command.args(["-w", "5", action, CHAIN]).args(rule.split(' '));
     let outcome = braid_tool::run(&mut command, b"", LIMIT)?;
     Ok((!outcome.status.success()).then(|| outcome.complaint()))

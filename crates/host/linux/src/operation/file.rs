@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Writes it, over what is there.
+/// Writes it, replacing an existing file.
 pub(super) fn write(path: &Path, contents: &str, mode: u32) -> io::Result<()> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -15,7 +15,7 @@ pub(super) fn write(path: &Path, contents: &str, mode: u32) -> io::Result<()> {
     file.write_all(contents.as_bytes())
 }
 
-/// Whether it says just that.
+/// Whether it has exactly these contents.
 pub(super) fn is(path: &Path, contents: &str) -> io::Result<bool> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(text == contents),
@@ -24,7 +24,7 @@ pub(super) fn is(path: &Path, contents: &str) -> io::Result<bool> {
     }
 }
 
-/// Removes it, if it is there.
+/// Removes it, if it exists.
 pub(super) fn remove(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),

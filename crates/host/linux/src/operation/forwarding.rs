@@ -1,11 +1,10 @@
-//! Switching forwarding on without losing what the kernel drops or resets along with it,
-//! and off again as it was.
+//! Switches forwarding on without losing what the kernel drops or resets along with it, and
+//! restores the previous state.
 //!
-//! A router doesn't believe router advertisements (`accept_ra` 1), and switching
-//! forwarding on deletes the default routes learnt by them, on every device
-//! (`rt6_purge_dflt_routers`), unless it is told to believe them nevertheless (2). The
-//! switch also overwrites each device's own setting, and IPv4's `accept_redirects`
-//! (Documentation/networking/ip-sysctl.rst).
+//! A router ignores router advertisements (`accept_ra` 1), and switching forwarding on deletes the
+//! default routes learnt from them on every device (`rt6_purge_dflt_routers`), unless it is set to
+//! accept them nevertheless (2). The switch also overwrites each device's own setting, and IPv4's
+//! `accept_redirects` (Documentation/networking/ip-sysctl.rst).
 
 use super::absence::found;
 use super::sysctl;
@@ -15,38 +14,38 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 
-/// The settings that the switch changes, as they were: by their path below `/proc/sys`.
+/// Previous values of the settings that the switch changes, by path below `/proc/sys`.
 #[derive(Default, Serialize, Deserialize)]
 struct Before(BTreeMap<String, String>);
 
-/// What is written as the state before, for [`unset`].
+/// The previous state to record, for [`unset`].
 pub(super) fn prior(family: Family) -> io::Result<String> {
     Ok(serde_json::to_string(&Before::now(family)?)?)
 }
 
-/// Switches it on. Called again, it mends what has changed since.
+/// Switches it on. Called again, it repairs what has changed since.
 pub(super) fn set(family: Family, prior: Option<&str>) -> io::Result<()> {
     let before = Before::read(family, prior)?;
     for device in before.to_believe(family)? {
-        // The device may vanish any time.
+        // The device may vanish at any time.
         found(sysctl::write(&accept_ra(&device), "2"))?;
     }
     sysctl::write(forwarding_switch(family), "1")
 }
 
-/// Whether it is on, and no device has stopped believing advertisements by it.
+/// Whether it is on, and no device ignores advertisements because of it.
 pub(super) fn is_set(family: Family, prior: Option<&str>) -> io::Result<bool> {
     if sysctl::read(forwarding_switch(family))? != "1" {
         return Ok(false);
     }
     match prior {
-        // On by somebody else's hand, who knows what that means for advertisements.
+        // Switched on by somebody else, who is responsible for advertisements.
         None => Ok(true),
         Some(_) => Ok(Before::read(family, prior)?.to_believe(family)?.is_empty()),
     }
 }
 
-/// Switches it off, and only then takes the rest back.
+/// Switches it off, and only then restores the other settings.
 pub(super) fn unset(family: Family, prior: Option<&str>) -> io::Result<()> {
     let before = Before::read(family, prior)?;
     let was_on = before.0.get(forwarding_switch(family)).is_some_and(|value| value == "1");
@@ -87,8 +86,7 @@ impl Before {
         }
     }
 
-    /// Whether a device believed advertisements; one that came since would have as new
-    /// ones did.
+    /// Whether a device accepted advertisements; a device added since had the default.
     fn believed(&self, device: &str) -> bool {
         let known = self.0.contains_key(&accept_ra(device));
         let device = if known { device } else { DEFAULT };
@@ -96,7 +94,7 @@ impl Before {
         is(accept_ra(device), "1") && !is(forwarding(Family::V6, device), "1")
     }
 
-    /// Devices that believed advertisements and don't when they forward.
+    /// Devices that accepted advertisements and would ignore them when forwarding.
     fn to_believe(&self, family: Family) -> io::Result<Vec<String>> {
         if family == Family::V4 {
             return Ok(Vec::new());
@@ -131,7 +129,7 @@ impl Before {
     }
 }
 
-/// What devices that come later start with.
+/// The settings of devices added later.
 const DEFAULT: &str = "default";
 const REDIRECTS: &str = "net/ipv4/conf/all/accept_redirects";
 
@@ -146,15 +144,15 @@ fn accept_ra(device: &str) -> String {
     format!("net/ipv6/conf/{device}/accept_ra")
 }
 
-/// All that have settings of their own, and [`DEFAULT`]; `default` first, so that none
-/// that comes meanwhile is missed.
+/// All devices with their own settings, and [`DEFAULT`], which is first so that a device added
+/// meanwhile isn't missed.
 fn devices(family: Family) -> io::Result<Vec<String>> {
     let directory = match family {
         Family::V4 => "/proc/sys/net/ipv4/conf",
         Family::V6 => "/proc/sys/net/ipv6/conf",
     };
     let mut names = vec![DEFAULT.to_owned()];
-    // Without IPv6 there is nothing to look at.
+    // Without IPv6 the folder doesn't exist.
     for entry in found(fs::read_dir(directory))?.into_iter().flatten() {
         let name = entry?.file_name().to_string_lossy().into_owned();
         if !["all", DEFAULT].contains(&name.as_str()) {
@@ -164,7 +162,7 @@ fn devices(family: Family) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Writes only what differs: a write has effects of its own.
+/// Writes only if it differs, as a write has side effects.
 fn restore(key: &str, value: &str) -> io::Result<()> {
     match found(sysctl::read(key))? {
         Some(now) if now != value => found(sysctl::write(key, value)).map(drop),

@@ -1,4 +1,4 @@
-//! Kernel modules, which the kernel loads when somebody asks for what they bring.
+//! Kernel modules, which the kernel loads on demand.
 
 use super::process::EndedAtOnce;
 use crate::probe::has_module;
@@ -7,11 +7,11 @@ use std::io;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// What a kernel answers that lacks a kind of device or of queueing discipline, or a family of
-/// sockets: also for as long as another's modprobe is bringing it.
+/// Errors of a kernel that lacks a kind of device or queueing discipline, or a socket family. They
+/// also occur while a modprobe started by another program is loading it.
 pub(super) const LACKING: [i32; 3] = [libc::EOPNOTSUPP, libc::ENOENT, libc::EAFNOSUPPORT];
-/// Between tries, 3 s in all: modprobe takes some milliseconds, and most of a second on a machine
-/// that others keep busy.
+/// Pauses between attempts, 3 s in all: modprobe takes some milliseconds, but most of a second on a
+/// busy machine.
 const PAUSES: [Duration; 5] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
@@ -30,8 +30,9 @@ pub(super) fn load(name: &str) -> io::Result<()> {
     }
 }
 
-/// Does what needs the module of `feature`. Where two programs ask for a module at once, one may be
-/// told that there is none while it is loaded for the other: a host that has it is asked again.
+/// Does `work`, which needs the module of `feature`. If two programs request a module at once, one
+/// may get an error while it is being loaded for the other; so if the host has the module, `work`
+/// is retried.
 pub(super) fn with<T>(
     feature: Option<Feature>,
     ask: impl FnMut() -> io::Result<T>,
@@ -39,8 +40,8 @@ pub(super) fn with<T>(
     ask_again(ask, is_lacking, || has(feature), std::thread::sleep)
 }
 
-/// Starts a program that asks for modules, among them that of `feature`. What the kernel told it is
-/// in words only, so each early end counts.
+/// Starts a program that requests modules, including that of `feature`. It reports kernel errors
+/// only as text, so any early exit is retried.
 pub(super) fn with_program(
     feature: Option<Feature>,
     start: impl FnMut() -> io::Result<()>,
@@ -86,8 +87,8 @@ mod tests {
     use super::super::process;
     use super::*;
 
-    /// Answers `times` times that it's lacking, then as `then` says. Gives what came of it, how
-    /// often it was asked, and how often one paused.
+    /// Fails `times` times with a lacking module, then returns `then`. Returns the result, the
+    /// number of attempts, and the number of pauses.
     fn asked(times: usize, then: io::Result<()>, has_module: bool) -> (Option<i32>, usize, usize) {
         let (mut then, mut asked, mut paused) = (Some(then), 0, 0);
         let outcome = ask_again(

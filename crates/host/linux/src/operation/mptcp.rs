@@ -10,7 +10,7 @@ pub(super) fn limits() -> io::Result<String> {
     Ok(format!("{} {}", limits.subflows, limits.add_addr_accepted))
 }
 
-/// Sets the limits that were before, unless somebody has set others than `ours` since.
+/// Restores the previous limits, unless somebody has changed them from `ours` since.
 pub(super) fn restore_limits(ours: Limits, prior: Option<&str>) -> io::Result<()> {
     let mut manager = Generic::mptcp()?;
     let numbers: Vec<u32> =
@@ -23,7 +23,7 @@ pub(super) fn restore_limits(ours: Limits, prior: Option<&str>) -> io::Result<()
     }
 }
 
-/// Whether an endpoint has this number, or this one's address and use.
+/// Whether an endpoint has this number, or the same address and flags.
 pub(super) fn has_endpoint(wanted: &Endpoint) -> io::Result<bool> {
     let endpoints = Generic::mptcp()?.mptcp_endpoints()?;
     Ok(endpoints.iter().any(|there| {
@@ -31,7 +31,7 @@ pub(super) fn has_endpoint(wanted: &Endpoint) -> io::Result<bool> {
     }))
 }
 
-/// Removes an endpoint, if it is there.
+/// Removes an endpoint, if it exists.
 pub(super) fn remove_endpoint(id: u8) -> io::Result<()> {
     let mut manager = Generic::mptcp()?;
     match manager.mptcp_endpoints()?.iter().any(|endpoint| endpoint.id == id) {
@@ -40,7 +40,7 @@ pub(super) fn remove_endpoint(id: u8) -> io::Result<()> {
     }
 }
 
-/// None for what is no endpoint; an endpoint by its interface's number.
+/// The endpoint of the operation, with its interface's index; `None` if it is another operation.
 pub(super) fn endpoint(
     operation: &Operation,
     netlink: &mut Netlink,
@@ -50,7 +50,7 @@ pub(super) fn endpoint(
     else {
         return Ok(None);
     };
-    // The kernel announces an address that is bound to no device.
+    // The kernel announces only addresses that aren't bound to a device.
     let interface = netlink.link(device.as_str())?.index;
     Ok(Some(Endpoint {
         id,

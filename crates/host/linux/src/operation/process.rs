@@ -1,4 +1,4 @@
-//! Programs that stay, such as teamd and pppd: known by a file with their number.
+//! Long-running programs, such as teamd and pppd, identified by a pid file.
 
 #![allow(unsafe_code)]
 
@@ -13,26 +13,25 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// A program that doesn't like its options ends within this.
+/// A program that rejects its options exits within this time.
 const EARLY: Duration = Duration::from_millis(300);
-/// pppd says goodbye to the other end; then it is killed.
+/// pppd gets this long to terminate its link; then it is killed.
 const FAREWELL: Duration = Duration::from_secs(5);
 const STEP: Duration = Duration::from_millis(20);
 
-/// That a program didn't stay, and its last words.
+/// A program exited at once; with its last output.
 #[derive(Debug, thiserror::Error)]
-#[error("{program} ended at once ({status}): {last}")]
+#[error("{program} exited at once ({status}): {last}")]
 pub(super) struct EndedAtOnce {
     program: String,
     status: ExitStatus,
     last: String,
 }
 
-/// Starts it in a session of its own; its output goes to a log beside the file
-/// with its number.
+/// Starts it in its own session; its output goes to a log beside the pid file.
 ///
 /// # Errors
-/// What the system says; [`EndedAtOnce`].
+/// The system's error; [`EndedAtOnce`].
 pub(super) fn start(argv: &[String], pid_file: &Path) -> io::Result<()> {
     let [program, arguments @ ..] = argv else {
         return Err(io::Error::from(io::ErrorKind::InvalidInput));
@@ -63,19 +62,19 @@ pub(super) fn start(argv: &[String], pid_file: &Path) -> io::Result<()> {
         }
         std::thread::sleep(STEP);
     }
-    // So that it doesn't stay as a zombie when it ends.
+    // Reaps it when it exits.
     std::thread::Builder::new()
         .name(program.chars().take(15).collect())
         .spawn(move || child.wait())?;
     Ok(())
 }
 
-/// Whether the program that was started so runs.
+/// Whether the program started with this pid file is running.
 pub(super) fn is_running(name: &str, pid_file: &Path) -> io::Result<bool> {
     Ok(number(name, pid_file)?.is_some())
 }
 
-/// Ends it, and removes its files.
+/// Stops it and removes its files.
 pub(super) fn stop(name: &str, pid_file: &Path) -> io::Result<()> {
     if let Some(pid) = number(name, pid_file)? {
         signal(pid, Signal::TERM)?;
@@ -92,7 +91,7 @@ pub(super) fn stop(name: &str, pid_file: &Path) -> io::Result<()> {
     file::remove(&log_of(pid_file))
 }
 
-/// Its number, if a program of this name still has it.
+/// Its process id, if a program with this name still has it.
 fn number(name: &str, pid_file: &Path) -> io::Result<Option<i32>> {
     let text = match fs::read_to_string(pid_file) {
         Ok(text) => text,
@@ -101,7 +100,7 @@ fn number(name: &str, pid_file: &Path) -> io::Result<Option<i32>> {
     };
     let Ok(pid) = text.trim().parse::<i32>() else { return Ok(None) };
     let status = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // "pid (name) state …"; a zombie runs no more (proc_pid_stat(5)).
+    // "pid (name) state …"; a zombie isn't running (proc_pid_stat(5)).
     let Some((before, after)) = status.rsplit_once(") ") else { return Ok(None) };
     let same =
         before.split_once('(').is_some_and(|(_, comm)| comm == name.get(..15).unwrap_or(name));
@@ -116,7 +115,7 @@ fn signal(pid: i32, signal: Signal) -> io::Result<()> {
     }
 }
 
-/// What it says goes there.
+/// The file for its output.
 pub(super) fn log_of(pid_file: &Path) -> PathBuf {
     pid_file.with_extension("log")
 }

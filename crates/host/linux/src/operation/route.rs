@@ -5,7 +5,7 @@ use crate::netlink::{self, Netlink, PROTOCOL};
 use braid_engines::{Family, Route, RouteKind};
 use std::io;
 
-/// What the kernel makes of an IPv6 route without a metric.
+/// The metric that the kernel gives an IPv6 route without one.
 const IPV6_METRIC: u32 = 1024;
 
 /// Adds it.
@@ -14,13 +14,13 @@ pub(super) fn set(route: &Route, netlink: &mut Netlink) -> io::Result<()> {
     netlink.add_route(&route)
 }
 
-/// Whether it is there, by whose hand ever.
+/// Whether it exists, whoever added it.
 pub(super) fn is_set(route: &Route, netlink: &mut Netlink) -> io::Result<bool> {
     let Some(wanted) = found(resolve(route, netlink))? else { return Ok(false) };
     Ok(netlink.routes()?.iter().any(|there| is_same(route, &wanted, there)))
 }
 
-/// Deletes it, if it is there.
+/// Deletes it, if it exists.
 pub(super) fn unset(route: &Route, netlink: &mut Netlink) -> io::Result<()> {
     match found(resolve(route, netlink))? {
         Some(route) => gone(netlink.delete_route(&route)),
@@ -48,13 +48,13 @@ fn resolve(route: &Route, netlink: &mut Netlink) -> io::Result<netlink::Route> {
     })
 }
 
-/// Whether a route of the kernel is this one (ours or not).
+/// Whether a kernel route equals this one (ours or not).
 fn is_same(route: &Route, wanted: &netlink::Route, found: &netlink::Route) -> bool {
     let metric = match (route.metric, Family::of(route.destination.addr())) {
         (0, Family::V6) => IPV6_METRIC,
         (metric, _) => metric,
     };
-    // IPv6 shows walls as routes by `lo`.
+    // The kernel shows IPv6 unreachable routes with device `lo`.
     let by = match route.next_hop {
         // Shown with the group's hops, one by one.
         Some(_) => found.next_hop == route.next_hop,

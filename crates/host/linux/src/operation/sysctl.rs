@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-/// What it is.
+/// Reads it.
 pub(super) fn read(key: &str) -> io::Result<String> {
     Ok(fs::read_to_string(path(key))?.trim().to_owned())
 }
@@ -15,8 +15,7 @@ pub(super) fn write(key: &str, value: &str) -> io::Result<()> {
     fs::write(path(key), value)
 }
 
-/// Sets what was before, unless somebody has set something else than `ours` since: that is
-/// theirs.
+/// Restores the previous value, unless somebody has changed it from `ours` since.
 pub(super) fn restore(key: &str, ours: &str, prior: Option<&str>) -> io::Result<()> {
     match found(read(key))? {
         Some(now) if now == ours => prior.map_or(Ok(()), |prior| write(key, prior)),

@@ -1,12 +1,12 @@
-//! A WireGuard device's keys: read from their file when it is made, so that no
-//! journal has them.
+//! A WireGuard device's keys, read from their file when it is created, so that they don't get into
+//! a journal.
 
 use crate::netlink::Generic;
 use base64ct::{Base64, Encoding};
 use braid_engines::{Device, DeviceKind, Feature};
 use std::io;
 
-/// Gives the device its keys, port and peer.
+/// Sets the device's keys, port and peer.
 pub(super) fn configure(device: &Device, kind: &DeviceKind) -> io::Result<()> {
     let DeviceKind::WireGuard { private_key_file, port, peer_public_key, endpoint, mark } = kind
     else {
@@ -16,7 +16,7 @@ pub(super) fn configure(device: &Device, kind: &DeviceKind) -> io::Result<()> {
         io::Error::new(error.kind(), format!("{}: {error}", private_key_file.display()))
     })?;
     let bad = |what: &str| {
-        io::Error::new(io::ErrorKind::InvalidInput, format!("{what} is none of WireGuard's"))
+        io::Error::new(io::ErrorKind::InvalidInput, format!("{what} is not a WireGuard key"))
     };
     let private = key(text.trim())
         .ok_or_else(|| bad(&format!("the key in {}", private_key_file.display())))?;

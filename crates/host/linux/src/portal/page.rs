@@ -1,21 +1,21 @@
-//! What an answer by HTTP says of a page that wants to be seen first.
+//! Finds a captive portal's page in an HTTP answer.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A page, and whose it is.
+/// A portal's page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Its address on the web.
+    /// Its URL.
     pub url: String,
     /// The host in it: a name or an address.
     pub host: String,
 }
 
-/// What comes before the path of an address that is told further.
+/// Longest URL that is passed on.
 const LONGEST: usize = 300;
 
-/// Of an answer in the name of `asked`, an address where no server is (RFC 5737, RFC 3849): who
-/// answers there is the network itself. That something failed is what a proxy on the way says.
+/// The portal's page, from an answer for `asked`, an address where no server exists (RFC 5737, RFC
+/// 3849), so the network itself has answered. An error status comes from a proxy on the way.
 pub fn wanted(answer: &[u8], asked: IpAddr) -> Option<Page> {
     let text = String::from_utf8_lossy(answer);
     let mut lines = text.lines();
@@ -39,7 +39,7 @@ pub fn wanted(answer: &[u8], asked: IpAddr) -> Option<Page> {
     }
 }
 
-/// None where it is only a path.
+/// `None` if it is only a path.
 fn page(location: &str) -> Option<Page> {
     let (scheme, rest) = location.split_once("://")?;
     let known = ["http", "https"].iter().any(|it| scheme.eq_ignore_ascii_case(it));
@@ -53,7 +53,7 @@ fn page(location: &str) -> Option<Page> {
         }
         None => place.split(':').next().filter(|host| host.chars().all(plain)).map(str::to_owned),
     }?;
-    // It goes to a terminal and into logs.
+    // It is printed to terminals and logs.
     let printable = location.chars().all(|c| c.is_ascii_graphic());
     let good = known && !host.is_empty() && printable;
     (good && location.len() <= LONGEST).then(|| Page { url: location.to_owned(), host })

@@ -1,4 +1,4 @@
-//! Asking by one link, past the tunnel and the host's routes.
+//! Requests over one link, bypassing the tunnel and the host's routes.
 
 use crate::resolv_conf::name_servers;
 use crate::udp::Family;
@@ -9,26 +9,26 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
-/// How it leaves.
+/// How requests leave.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The link's device.
     pub device: Option<String>,
     /// The link's address.
     pub source: Option<IpAddr>,
-    /// What the kernel sends by the link.
+    /// The firewall mark that selects the link.
     pub mark: Option<u32>,
-    /// By which IP version.
+    /// The IP version to use.
     pub family: Family,
 }
 
-/// For each step.
+/// Timeout of each step.
 const PATIENCE: Duration = Duration::from_secs(4);
-/// The head of an answer.
+/// How much of an answer is read: its head.
 const MOST: u64 = 8 << 10;
 
 impl Question {
-    /// An address for documentation: no server of the world has it (RFC 5737, RFC 3849).
+    /// An address reserved for documentation, which no server has (RFC 5737, RFC 3849).
     pub fn target(&self) -> IpAddr {
         match self.family {
             Family::V4 => Ipv4Addr::new(192, 0, 2, 1).into(),
@@ -36,10 +36,10 @@ impl Question {
         }
     }
 
-    /// What is answered to a question for a page.
+    /// Requests a page and returns the answer.
     ///
     /// # Errors
-    /// What the system says; that nothing was answered in time.
+    /// The system's error; a timeout if no answer came.
     pub fn fetch(&self) -> io::Result<Vec<u8>> {
         let to = SocketAddr::new(self.target(), 80);
         let socket = self.socket(Type::STREAM, Protocol::TCP)?;
@@ -57,7 +57,7 @@ impl Question {
         Ok(answer)
     }
 
-    /// The addresses that the host's name servers know by this link.
+    /// Resolves a name with the host's name servers over this link.
     pub fn look_up(&self, name: &str) -> Vec<IpAddr> {
         let servers = name_servers().into_iter();
         let servers = servers.filter(|server| Family::of(*server) == self.family);
@@ -65,11 +65,11 @@ impl Question {
         found.into_iter().find(|found| !found.is_empty()).unwrap_or_default()
     }
 
-    /// Which of these name servers answers by this link, whatever it says: somebody is there. None
-    /// may also be those of another link, or of the tunnel.
+    /// The first of these name servers that answers over this link, whatever it answers. `None` may
+    /// also mean that they belong to another link or the tunnel.
     pub fn answering(&self, servers: &[IpAddr]) -> Option<IpAddr> {
         let servers = servers.iter().filter(|server| Family::of(**server) == self.family);
-        // The root's: who asks, and for what, is told to nobody by it.
+        // Asks for the root, which reveals nothing about the user.
         servers.copied().find(|server| self.ask(*server, ".").is_ok())
     }
 

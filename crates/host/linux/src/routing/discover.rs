@@ -8,10 +8,10 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 
-/// Kinds of interfaces that end in themselves; they are nobody's way out.
+/// Kinds of interfaces that are never uplinks.
 const VIRTUAL: [&str; 6] = ["tun", "wireguard", "bridge", "dummy", "ifb", "nlmon"];
 
-/// The interfaces by which others' default routes leave, the preferred first.
+/// The interfaces with default routes that aren't ours, preferred first.
 ///
 /// # Errors
 /// Those of the socket.
@@ -29,9 +29,8 @@ pub fn uplinks(netlink: &mut Netlink) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// A link as it is now: its addresses and the gateways of its default routes,
-/// those of the main table first, then the lowest metric. Routes that we set
-/// ourselves don't count.
+/// A link's current state: its addresses and the gateways of its default routes, those of the main
+/// table first, then by metric. Our own routes are ignored.
 ///
 /// # Errors
 /// `NotFound` when there is no such interface; those of the socket.
@@ -66,22 +65,21 @@ fn foreign_defaults(netlink: &mut Netlink) -> io::Result<Vec<Route>> {
     Ok(routes)
 }
 
-/// Whether the kernel checks, strictly or loosely, which way answers would go:
-/// the higher of the interface's setting and everybody's counts
-/// (Documentation/networking/ip-sysctl.rst, `rp_filter`). The loose check
-/// counts too: it may be what we made of a strict one.
+/// Whether the kernel checks the reverse path, strictly or loosely: the higher of the interface's
+/// and the global setting applies (Documentation/networking/ip-sysctl.rst, `rp_filter`). The loose
+/// check counts too, as we may have loosened a strict one.
 pub fn checks_reverse_path(interface: &str) -> bool {
     let filter = |name: &str| setting(&format!("ipv4/conf/{name}/rp_filter"));
     filter("all").max(filter(interface)) > 0
 }
 
-/// Whether an interface learns its IPv6 gateway from router advertisements, even if it is
+/// Whether an interface learns its IPv6 gateway from router advertisements, including when it is
 /// configured to do so although this host is a router.
 pub fn accepts_router_advertisements(interface: &str) -> bool {
     setting(&format!("ipv6/conf/{interface}/accept_ra")) > 0
 }
 
-/// A small number below `/proc/sys/net`; 0 where there is none.
+/// A small number below `/proc/sys/net`; 0 if it doesn't exist.
 fn setting(key: &str) -> u8 {
     let text = fs::read_to_string(format!("/proc/sys/net/{key}"));
     text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)

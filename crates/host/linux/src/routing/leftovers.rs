@@ -1,5 +1,5 @@
-//! What a tunnel has left on the host, known by its marks alone: for a crash
-//! while no journal could be written.
+//! Finds what a tunnel left on the host by its marks alone, for a crash while no journal could be
+//! written.
 
 use crate::journal::Failure;
 use crate::netlink::{Netlink, PROTOCOL, Route};
@@ -9,8 +9,8 @@ use braid_engines::{self as engines, FirewallTable, MAIN_TABLE, Operation, Rule,
 use std::io;
 use std::ops::Range;
 
-/// What tells a tunnel's rules, routes and firewall from others'. Settings below
-/// `/proc/sys` have no marks, and the device's addresses and routes go with it.
+/// What distinguishes a tunnel's rules, routes and firewall from others'. Settings below
+/// `/proc/sys` have no marks; the device's addresses and routes disappear with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leftovers {
     /// The tunnel's interface, which names its firewall table.
@@ -22,7 +22,7 @@ pub struct Leftovers {
 }
 
 impl Leftovers {
-    /// Whether there is something of the tunnel's.
+    /// Whether anything of the tunnel is left.
     ///
     /// # Errors
     /// Those of netlink's socket.
@@ -33,7 +33,7 @@ impl Leftovers {
             || self.firewalls().any(|name| nft::exists(&name).unwrap_or(false)))
     }
 
-    /// Takes all of it away. Returns what could not be.
+    /// Removes all of it. Returns what could not be removed.
     ///
     /// # Errors
     /// Those of netlink's socket.
@@ -56,7 +56,7 @@ impl Leftovers {
         [self.interface.clone(), nft::split_table(&self.interface)].into_iter()
     }
 
-    /// Takes all but the firewall away. Returns what could not be.
+    /// Removes everything except the firewall. Returns what could not be removed.
     ///
     /// # Errors
     /// Those of netlink's socket.
@@ -82,7 +82,7 @@ impl Leftovers {
         Ok(failures)
     }
 
-    /// Somebody else's rule between ours asks another table.
+    /// Somebody else's rule among ours uses another table.
     fn rules(&self, netlink: &mut Netlink) -> io::Result<Vec<Rule>> {
         let mut rules = match netlink.rules() {
             // A kernel without policy routing, or an emulated one: no rule can have been left.

@@ -1,4 +1,4 @@
-//! What the host's routing should be: pure.
+//! Plans the host's routing; pure.
 
 use crate::nft::{DirectWay, Firewall, Inbound, InboundLink, Ruled, RuledTraffic, Split};
 use braid_engines::{Family, MAIN_TABLE, Operation, Route, RouteKind, Rule, RuleAction};
@@ -12,16 +12,16 @@ pub const FIRST_TABLE: u32 = 51_900;
 pub const FIRST_PRIORITY: u32 = 5_190;
 /// A route that any other beats.
 const LAST_METRIC: u32 = u32::MAX;
-/// What a connection is to iptables.
+/// Matches a connection's state in iptables.
 const CONNECTION: &str = "-m conntrack --ctstate";
 /// The default route into the tunnel.
 const TUNNEL_METRIC: u32 = 1;
-/// Tables of split connections, from [`HostRouting::first_table`] on; links have those
-/// below: what the proxy sends through the tunnel, and what it takes for itself.
+/// Tables of split connections, counted from [`HostRouting::first_table`] (links use those below):
+/// for what the proxy sends through the tunnel, and for what is delivered to it.
 const SPLIT_TUNNEL_TABLE: u32 = 254;
 const SPLIT_LOCAL_TABLE: u32 = 255;
-/// What the proxy's connections send into the tunnel at first, in segments: some 90 KB,
-/// which 50 Mbit/s carry in 15 ms. The tunnel's own queue keeps it from harming others.
+/// Initial window of the proxy's connections into the tunnel, in segments: some 90 KB, which take
+/// 15 ms at 50 Mbit/s. The tunnel's own queue protects other traffic from it.
 const SPLIT_INITIAL_WINDOW: u32 = 64;
 
 /// How the host should route for one tunnel.
@@ -31,14 +31,14 @@ pub struct HostRouting {
     pub interface: String,
     /// Its addresses.
     pub addresses: Vec<IpNet>,
-    /// First of our routing tables: the tunnel's; link `n` has the one `1 + n`
-    /// further.
+    /// First of our routing tables, used for the tunnel; link `n` uses the table at `first_table +
+    /// 1 + n`.
     pub first_table: u32,
     /// First of our policy rules' priorities.
     pub first_priority: u32,
     /// The mark of the tunnel's own datagrams.
     pub fwmark: u32,
-    /// The bits of marks that say by which link a connection came in, see [`Inbound`].
+    /// The mark bits that record which link a connection came in on, see [`Inbound`].
     pub link_marks: u32,
     /// The links.
     pub links: Vec<LinkRouting>,
@@ -47,25 +47,25 @@ pub struct HostRouting {
     pub believes_advertisements: Vec<String>,
     /// What goes through the tunnel.
     pub through: Through,
-    /// Forwards packets of others (a router).
+    /// Whether this host forwards packets (is a router).
     pub forward: bool,
     /// The IP versions for which Docker forwards only its own traffic.
     pub docker_refuses: Vec<Family>,
-    /// Devices that lead to the Internet, for what a concentrator lets through there.
+    /// Devices that lead to the Internet, for what a concentrator forwards there.
     pub egress_devices: Vec<String>,
-    /// Answers ARP on these interfaces for hosts behind the tunnel.
+    /// Interfaces on which ARP is answered for hosts behind the tunnel.
     pub proxy_arp: Vec<String>,
     /// NAT, port forwards and the like.
     pub firewall: Firewall,
     /// The proxy that splits TCP connections.
     pub split: Option<Split>,
-    /// What goes another way than the rest.
+    /// Connections that rules direct elsewhere.
     pub rules: RuledRouting,
-    /// What a routing daemon is to tell other routers.
+    /// What a routing daemon should announce to other routers.
     pub announced: Option<Announced>,
 }
 
-/// Networks that other routers are to send here, in a table that nothing is routed by.
+/// Networks that other routers should route here, in a table that isn't used for routing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Announced {
     /// The table.
@@ -74,21 +74,22 @@ pub struct Announced {
     pub networks: Vec<IpNet>,
 }
 
-/// Marks the routes that are to be announced, beside [`crate::netlink::PROTOCOL`].
+/// Protocol number of the routes to announce; other routes of ours have
+/// [`crate::netlink::PROTOCOL`].
 pub const ANNOUNCED_PROTOCOL: u8 = 178;
 
-/// Which connections go another way than the rest.
+/// Which connections rules direct elsewhere.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RuledRouting {
-    /// In order: the first that matches counts.
+    /// In order: the first match applies.
     pub rules: Vec<RuledTraffic>,
     /// How marked connections leave.
     pub direct: Vec<DirectRouting>,
-    /// Marks what is refused, within [`HostRouting::link_marks`].
+    /// Mark of refused connections, within [`HostRouting::link_marks`].
     pub refused: u32,
 }
 
-/// How connections of a mark leave.
+/// How connections with a mark leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectRouting {
     /// The mark, within [`HostRouting::link_marks`].
@@ -100,7 +101,7 @@ pub struct DirectRouting {
 /// One link's way out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LinkRouting {
-    /// Its number, which its table and rules follow.
+    /// Its number, which determines its table and rules.
     pub number: u32,
     /// Its interface.
     pub interface: String,
@@ -113,8 +114,7 @@ pub struct LinkRouting {
     pub gateways: Vec<IpAddr>,
     /// Needs no gateway (PPP, a raw-IP modem).
     pub point_to_point: bool,
-    /// The kernel checks which way answers would go (`rp_filter` 1 or 2); it is
-    /// then told to do so loosely.
+    /// The kernel checks the reverse path (`rp_filter` 1 or 2); the check is then set to loose.
     pub checks_reverse_path: bool,
 }
 
@@ -123,9 +123,9 @@ pub struct LinkRouting {
 pub enum Through {
     /// Only what other programs route there.
     Nothing,
-    /// These networks, by the main table.
+    /// These networks, through routes in the main table.
     Networks(Vec<IpNet>),
-    /// Everything that no other route is for.
+    /// Everything without a more specific route.
     Everything {
         /// Whether the tunnel works now.
         working: bool,
@@ -139,27 +139,26 @@ pub enum Through {
 pub enum Otherwise {
     /// It waits in the tunnel.
     Wait,
-    /// It is never let out beside the tunnel, also when this program has died.
+    /// It never leaves outside the tunnel, even if this program has died.
     KillSwitch,
-    /// It goes straight out by this link.
+    /// It leaves directly over this link.
     Straight {
-        /// Its number; none leaves it to the host's own routes.
+        /// Its number; `None` uses the host's own routes.
         link: Option<u32>,
     },
 }
 
 impl HostRouting {
-    /// Everything that has to be set, in order. The firewall comes first: what is
-    /// forwarded before it is would go out untranslated, or around the tunnel, and
-    /// stay so while its connection lasts.
+    /// Everything to set, in order. The firewall comes first: connections forwarded before it is
+    /// set would leave without NAT or outside the tunnel, and stay so until they end.
     pub fn desired(&self) -> Vec<Operation> {
         let firewall =
             Firewall { inbound: self.inbound(), ruled: self.ruled(), ..self.firewall.clone() };
         let firewall = firewall.table().map(Operation::Firewall);
         let mut operations = Vec::new();
         if self.firewall.forwarder.as_ref().is_some_and(|it| it.heard_by.is_some()) {
-            // The kernel counts connections' packets once a table asks for their number. It is
-            // set before, so that it is known how it was.
+            // The kernel switches this on once a table uses connections' packet counts. We set it
+            // first, so that the previous value is recorded.
             let key = "net/netfilter/nf_conntrack_acct".to_owned();
             operations.push(Operation::Sysctl { key, value: "1".to_owned() });
         }
@@ -179,7 +178,7 @@ impl HostRouting {
         operations
     }
 
-    /// The rules that mark packets come last: until then connections go whole.
+    /// The rules that mark packets come last: until then connections aren't split.
     fn split_connections(&self, split: Split) -> Vec<Operation> {
         let [tunnel, local] = [SPLIT_TUNNEL_TABLE, SPLIT_LOCAL_TABLE].map(|n| self.first_table + n);
         let mut operations = Vec::new();
@@ -202,8 +201,8 @@ impl HostRouting {
                 operations.push(Operation::Rule(Rule { fwmark: Some(mark), ..rule }));
             }
         }
-        // A client's request goes with the connection's first packet: both bits, for clients
-        // (the default) and servers (Documentation/networking/ip-sysctl.rst).
+        // A client's request is sent with the connection's first packet (TCP Fast Open): both bits,
+        // for clients (the default) and servers (Documentation/networking/ip-sysctl.rst).
         operations
             .push(Operation::Sysctl { key: "net/ipv4/tcp_fastopen".into(), value: "3".into() });
         let (elsewhere, refused) = (self.link_marks, self.rules.refused);
@@ -217,14 +216,14 @@ impl HostRouting {
         let mut operations = Vec::new();
         if self.forward {
             operations.extend(self.forwarded().map(Operation::Forwarding));
-            // Where others made this host a router, it lacks its gateway as well.
+            // If somebody else made this host a router, the device lacks its gateway as well.
             for device in self.believes_advertisements.iter().filter(|_| self.has(Family::V6)) {
                 operations.push(set(format!("net/ipv6/conf/{device}/accept_ra"), "2"));
             }
         }
         for link in self.links.iter().filter(|link| link.checks_reverse_path) {
-            // Answers of the concentrator come by each link, but the route back
-            // to it leads through the tunnel.
+            // The concentrator's packets arrive over every link, but the reverse path to it leads
+            // through the tunnel.
             operations.push(set(format!("net/ipv4/conf/{}/rp_filter", link.interface), "2"));
         }
         for interface in &self.proxy_arp {
@@ -233,8 +232,8 @@ impl HostRouting {
         operations
     }
 
-    /// A link's table: its networks, its gateway, and a wall behind them, so
-    /// that its datagrams never go another way.
+    /// A link's table: its networks, its gateway, and an unreachable route behind them, so that its
+    /// datagrams never take another way.
     fn link_routes(&self, link: &LinkRouting) -> Vec<Operation> {
         let table = self.link_table(link.number);
         let by = |destination, gateway| Route {
@@ -339,8 +338,8 @@ impl HostRouting {
         })
     }
 
-    /// Priorities in order: answers to what came in by a link; what the main table
-    /// knows better than its default route; the links; the tunnel.
+    /// Order of priorities: replies to connections that came in over a link; routes of the main
+    /// table more specific than its default route; the links; the tunnel.
     fn rules(&self) -> Vec<Operation> {
         if self.links.is_empty() && !self.everything() {
             return Vec::new();
@@ -384,9 +383,9 @@ impl HostRouting {
         rules.into_iter().map(Operation::Rule).collect()
     }
 
-    /// At home everybody but the links' neighbours may go into the tunnel, and answers
-    /// come back; at a concentrator homes may go out to the Internet, not to containers,
-    /// and what is forwarded to a home goes in. The last is the first to be asked.
+    /// At home everybody except the links' neighbours may enter the tunnel, and replies may come
+    /// back. At a concentrator, homes may reach the Internet but not containers, and ports
+    /// forwarded to homes may enter. The last rule is evaluated first.
     fn docker_user(&self) -> Vec<Operation> {
         let tunnel = &self.interface;
         let mut rules = Vec::new();
@@ -424,12 +423,12 @@ impl HostRouting {
         operations
     }
 
-    /// The IP versions of what is forwarded. Which don't come here are left alone.
+    /// The IP versions that are forwarded; others are left alone.
     fn forwarded(&self) -> impl Iterator<Item = Family> {
         Family::ALL.into_iter().filter(|&family| self.has(family))
     }
 
-    /// Whether the tunnel carries packets of an IP version to or from others.
+    /// Whether the tunnel carries forwarded packets of an IP version.
     fn has(&self, family: Family) -> bool {
         let firewall = &self.firewall;
         let forwards = firewall.forwards.iter().map(|forward| forward.to);
@@ -437,8 +436,8 @@ impl HostRouting {
         networks.map(IpNet::addr).chain(forwards).any(|address| Family::of(address) == family)
     }
 
-    /// Where the default route is the tunnel's, answers need to be told to leave by the
-    /// link that the question came by.
+    /// If the default route leads into the tunnel, replies need rules to leave by the link that the
+    /// request came in on.
     fn inbound(&self) -> Option<Inbound> {
         if !self.everything() || self.link_marks == 0 {
             return None;
@@ -458,7 +457,7 @@ impl HostRouting {
         (!links.is_empty()).then_some(Inbound { mask, links, own: self.own_marks() })
     }
 
-    /// The marks of what the tunnel sends over links, and of what the proxy sends anywhere.
+    /// The marks of packets that the tunnel sends over links, and of those that the proxy sends.
     fn own_marks(&self) -> Vec<u32> {
         let own = self.links.iter().filter_map(|link| link.fwmark).chain([self.fwmark]);
         let split = self.split.iter().flat_map(|it| [it.tunnel_mark, it.outer_mark, it.local_mark]);
@@ -487,13 +486,13 @@ impl HostRouting {
         })
     }
 
-    /// The marks of connections that leave by a link beside the tunnel.
+    /// The marks of connections that leave by a link, bypassing the tunnel.
     fn marks_of(&self, link: &LinkRouting) -> impl Iterator<Item = u32> {
         let number = link.number;
         self.rules.direct.iter().filter(move |it| it.link == number).map(|it| it.mark)
     }
 
-    /// Never what the tunnel's own mark has in these bits; none when they are too few.
+    /// Never equals the tunnel's own mark in these bits; `None` if there are too few bits.
     fn inbound_mark(&self, number: u32) -> Option<u32> {
         let shift = self.link_marks.trailing_zeros();
         let marks = (1..=self.link_marks.checked_shr(shift)?).map(|value| value << shift);
@@ -619,7 +618,7 @@ mod tests {
         let marks = found.links.iter().map(|link| (link.interface.as_str(), link.mark));
         assert_eq!(marks.collect::<Vec<_>>(), [("ppp0", 0x0100_0000), ("eth1", 0x0300_0000)]);
         assert!([17, 0x0262_0000].iter().all(|mark| found.own.contains(mark)));
-        // One bit is one mark: the second link has none.
+        // One bit gives one mark: the second link has none.
         routing.link_marks = 0x100;
         assert_eq!(routing.inbound().unwrap().links.len(), 1);
         assert_eq!(HostRouting { link_marks: 0, ..routing.clone() }.inbound(), None);

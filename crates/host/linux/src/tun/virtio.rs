@@ -18,10 +18,10 @@ const UDP_HEADER_LEN: u16 = 8;
 /// Where the checksum is in a TCP and in a UDP header.
 const TCP_CHECKSUM: u16 = 16;
 const UDP_CHECKSUM: u16 = 6;
-/// Where TCP says its header's length, in words, in the upper half.
+/// Offset of the byte whose upper half has TCP's header length in words.
 const TCP_DATA_OFFSET: u16 = 12;
 
-/// Reads the header of `packet`; none when the two don't fit together.
+/// Reads the header of `packet`; `None` when the two don't match.
 pub(super) fn decode(header: &[u8; HEADER_LEN], packet: &[u8]) -> Option<Offload> {
     let [flags, gso, _, _, size_0, size_1, start_0, start_1, offset_0, offset_1] = *header;
     let start = u16::from_ne_bytes([start_0, start_1]);
@@ -50,7 +50,7 @@ pub(super) fn decode(header: &[u8; HEADER_LEN], packet: &[u8]) -> Option<Offload
     Some(Offload { checksum, segmentation })
 }
 
-/// Writes the header that says what is left to be done.
+/// Writes the header that states what is left to do.
 pub(super) fn encode(offload: &Offload) -> [u8; HEADER_LEN] {
     let mut header = [0; HEADER_LEN];
     if let Checksum::Partial { start, offset } = offload.checksum {
@@ -71,9 +71,9 @@ pub(super) fn encode(offload: &Offload) -> [u8; HEADER_LEN] {
     header
 }
 
-/// All headers' length. The kernel's own `hdr_len` is a hint only: it can be
-/// as long as the packet's linear part, so it is counted from the transport
-/// header, which starts where the checksum does.
+/// All headers' length. The kernel's own `hdr_len` is only a hint (it can be as long as the
+/// packet's linear part), so the length is computed from the transport header, which starts where
+/// the checksum does.
 fn header_len(kind: SegmentationKind, start: u16, offset: u16, packet: &[u8]) -> Option<u16> {
     let len = match kind {
         SegmentationKind::TcpV4 | SegmentationKind::TcpV6 if offset == TCP_CHECKSUM => {

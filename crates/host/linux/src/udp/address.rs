@@ -1,4 +1,4 @@
-//! Socket addresses as the kernel lays them out.
+//! Socket addresses in the kernel's layout.
 
 #![allow(unsafe_code)]
 
@@ -27,8 +27,7 @@ impl SocketAddress {
         unsafe { mem::zeroed() }
     }
 
-    /// The layout of an address. `scope` (an interface's index) is used where
-    /// the address has none itself.
+    /// The layout of an address. `scope` (an interface's index) is used if the address has none.
     pub(super) fn new(address: SocketAddr, scope: u32) -> SocketAddress {
         let mut raw = SocketAddress::none();
         match address {
@@ -53,7 +52,7 @@ impl SocketAddress {
         raw
     }
 
-    /// The address; none when the kernel wrote none.
+    /// The address; `None` when the kernel wrote none.
     pub(super) fn get(&self) -> Option<SocketAddr> {
         // SAFETY: the kernel (or `new`) wrote the family, all fields are plain
         // bytes, and the union is initialised in its whole length.
@@ -83,7 +82,7 @@ impl SocketAddress {
         len as libc::socklen_t
     }
 
-    /// Where a socket is bound.
+    /// The address that a socket is bound to.
     pub(super) fn of_socket(fd: RawFd) -> io::Result<SocketAddr> {
         let mut raw = SocketAddress::none();
         let mut len = SocketAddress::LEN as libc::socklen_t;
@@ -92,14 +91,14 @@ impl SocketAddress {
         raw.get().ok_or_else(|| io::Error::from(io::ErrorKind::Unsupported))
     }
 
-    /// Binds a socket here.
+    /// Binds a socket to this address.
     pub(super) fn bind(&self, fd: RawFd) -> io::Result<()> {
         // SAFETY: the union is at least as long as `len` says.
         sys::check(unsafe { libc::bind(fd, std::ptr::from_ref(self).cast(), self.len()) }).map(drop)
     }
 }
 
-/// The number of an interface.
+/// The index of an interface.
 pub(super) fn interface_index(name: &str) -> io::Result<u32> {
     let name = CString::new(name)?;
     // SAFETY: the name is zero-terminated.

@@ -1,6 +1,6 @@
-//! A socket whose datagrams are carried by something else than UDP: a pair of local sockets
-//! (unix(7), `SOCK_SEQPACKET`), one end for who would have a UDP socket, one for the carrier.
-//! A message is a batch: the address, the length of each datagram but the last, the datagrams.
+//! A socket whose datagrams aren't carried by UDP: a pair of local sockets (unix(7),
+//! `SOCK_SEQPACKET`), one end in place of a UDP socket, the other for the carrier. A message is a
+//! batch: the address, the length of each datagram but the last, the datagrams.
 
 #![allow(unsafe_code)]
 
@@ -11,32 +11,32 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::sync::atomic::AtomicBool;
 
-/// Datagrams of one batch, bytes: with its head it fits where UDP's batches are received.
+/// Datagrams of one batch, bytes: with its head it fits into UDP's receive buffers.
 pub const LARGEST_BATCH: usize = 65_000;
 /// IP version, address, port, length of a datagram.
 const HEAD: usize = 1 + 16 + 2 + 2;
-/// What waits between both ends, as the kernel counts: some batches. The carrier takes
-/// them out at once and has a queue of its own.
+/// Buffer between both ends, as the kernel counts: some batches. The carrier takes them out at once
+/// and has its own queue.
 const BUFFER: libc::c_int = 1 << 20;
 
-/// The carrier's end; not blocking.
+/// The carrier's end; non-blocking.
 #[derive(Debug)]
 pub struct CarrierEnd {
     fd: OwnedFd,
 }
 
-/// Datagrams of equal length (but the last, which may be shorter) to or from one address.
+/// Datagrams of equal length (the last may be shorter) to or from one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CarriedBatch<'a> {
-    /// To whom, or from whom.
+    /// Destination or source.
     pub remote: SocketAddr,
-    /// Length of each datagram but the last; not 0.
+    /// Length of each datagram except the last; not 0.
     pub segment: u16,
     /// The datagrams, one after another.
     pub contents: &'a [u8],
 }
 
-/// What stands before the datagrams.
+/// The header before the datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Head {
     pub(super) remote: SocketAddr,
@@ -44,8 +44,8 @@ pub(super) struct Head {
 }
 
 impl LinkSocket {
-    /// A socket for addresses of `family` that a carrier carries, and the carrier's end.
-    /// When one end is closed the other sees it.
+    /// A carried socket for addresses of `family`, and the carrier's end. When one end is closed,
+    /// the other notices.
     ///
     /// # Errors
     /// Those of socketpair(2).
@@ -88,27 +88,27 @@ impl LinkSocket {
 }
 
 impl CarrierEnd {
-    /// As a socket that a runtime may watch; [`CarriedBatch::send`] and
-    /// [`CarriedBatch::receive`] use it.
+    /// The socket, for a runtime to watch; [`CarriedBatch::send`] and [`CarriedBatch::receive`] use
+    /// it.
     pub fn into_fd(self) -> OwnedFd {
         self.fd
     }
 }
 
 impl CarriedBatch<'_> {
-    /// Gives it to whoever has the socket; `end` is the carrier's.
+    /// Delivers it to the holder of the socket; `end` is the carrier's.
     ///
     /// # Errors
-    /// `WouldBlock` while it takes none, `BrokenPipe` when it is closed.
+    /// `WouldBlock` while its buffer is full, `BrokenPipe` when it is closed.
     pub fn send(&self, end: impl AsFd) -> io::Result<()> {
         send(end.as_fd(), self)
     }
 
-    /// Takes one that is to be carried; `buffer` should have room for [`LARGEST_BATCH`] and
-    /// a head, some 64 bytes. None when the socket is closed.
+    /// Receives a batch to carry; `buffer` should have room for [`LARGEST_BATCH`] and a head, some
+    /// 64 bytes. `None` when the socket is closed.
     ///
     /// # Errors
-    /// `WouldBlock` when there is none, `InvalidData` for one that isn't whole.
+    /// `WouldBlock` when none is pending, `InvalidData` for an incomplete one.
     pub fn receive(end: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<CarriedBatch<'_>>> {
         let len = loop {
             // SAFETY: the buffer has room for its length.
@@ -130,7 +130,7 @@ impl CarriedBatch<'_> {
     }
 }
 
-/// A message's head and datagrams.
+/// Splits a message into head and datagrams.
 pub(super) fn split(message: &mut [u8]) -> Option<(Head, &mut [u8])> {
     let (head, contents) = message.split_at_mut_checked(HEAD)?;
     let address = head.get(1..17)?.first_chunk::<16>()?;

@@ -1,4 +1,4 @@
-//! Control messages: what goes beside a datagram (cmsg(3)).
+//! Control messages: data that accompanies a datagram (cmsg(3)).
 
 use super::{Family, UDP_GRO, UDP_SEGMENT};
 use std::mem;
@@ -59,7 +59,7 @@ impl Control {
         }
     }
 
-    /// Where the kernel cuts the batch, bytes.
+    /// The size at which the kernel splits the batch, bytes.
     pub(super) fn push_segment_size(&mut self, size: u16) {
         self.push(libc::SOL_UDP, UDP_SEGMENT, &size.to_ne_bytes());
     }
@@ -91,7 +91,7 @@ impl Control {
     }
 }
 
-/// What came beside a datagram.
+/// Data received along with a datagram.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Received {
     pub(super) local: Option<IpAddr>,

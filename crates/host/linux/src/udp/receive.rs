@@ -10,7 +10,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 
-/// Calls' worth of datagrams taken from the kernel at once.
+/// Messages received per system call.
 const BATCH: usize = 8;
 /// The kernel coalesces up to this much.
 const BUFFER_LEN: usize = 65_536;
@@ -20,7 +20,7 @@ const BUFFER_LEN: usize = 65_536;
 pub struct Datagram<'a> {
     /// Who sent it.
     pub remote: SocketAddr,
-    /// The address of ours that it came to.
+    /// The local address that it was sent to.
     pub local: Option<IpAddr>,
     /// Outer TOS or traffic class byte; ECN is in the lowest two bits.
     pub traffic_class: u8,
@@ -28,7 +28,7 @@ pub struct Datagram<'a> {
     pub bytes: &'a mut [u8],
 }
 
-/// What a call brought.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
     /// Datagrams that could be used.
@@ -38,8 +38,7 @@ pub struct Received {
     pub more: bool,
 }
 
-/// Memory to receive into, of fixed size; one serves any number of sockets of
-/// a thread, one after another.
+/// Fixed-size memory to receive into; one is enough for all sockets of a thread.
 pub struct ReceiveBuffers {
     bytes: Box<[u8]>,
     names: [SocketAddress; BATCH],
@@ -64,7 +63,7 @@ impl ReceiveBuffers {
 }
 
 impl LinkSocket {
-    /// Takes one batch of what waits and gives each datagram to `each`.
+    /// Receives one batch and calls `each` with every datagram.
     ///
     /// # Errors
     /// Those of recvmmsg(2), never `WouldBlock`.

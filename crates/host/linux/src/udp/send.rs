@@ -20,17 +20,17 @@ const MAX_BATCH: usize = 65_507;
 pub struct Transmit<'a> {
     /// The destination.
     pub remote: SocketAddr,
-    /// The address to send from, where the socket isn't bound to one.
+    /// The source address, if the socket isn't bound to one.
     pub local: Option<IpAddr>,
     /// Outer TOS or traffic class byte: DSCP and, in the lowest two bits, ECN.
     pub traffic_class: u8,
     /// The datagram, or a batch of them one after another.
     pub contents: &'a [u8],
-    /// Length of each datagram of the batch but the last; none for just one.
+    /// Length of each datagram of the batch except the last; `None` for a single one.
     pub segment_size: Option<usize>,
 }
 
-/// Why something could not be sent. Of a batch, what came before has been.
+/// Why something could not be sent. Preceding datagrams of a batch have been sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The socket's buffer is full: wait until it is writable, then send what
@@ -40,10 +40,11 @@ pub enum SendError {
         /// Bytes of the batch that have been sent.
         sent: usize,
     },
-    /// No way there from this link now: no route, link down, address gone.
-    #[error("the destination can't be reached by this link: {0}")]
+    /// The destination is unreachable over this link at the moment: no route, link down, address
+    /// gone.
+    #[error("the destination can't be reached over this link: {0}")]
     Unreachable(io::Error),
-    /// The destination says that nobody listens.
+    /// The destination answered that the port is closed.
     #[error("the destination refuses: {0}")]
     Refused(io::Error),
     /// A local firewall forbids it.
@@ -61,8 +62,8 @@ pub enum SendError {
 }
 
 impl LinkSocket {
-    /// Sends a datagram or a batch. Where the kernel or the device can't cut
-    /// batches, they are cut here, from then on.
+    /// Sends a datagram or a batch. If the kernel or the device can't segment batches, they are
+    /// split here from then on.
     ///
     /// # Errors
     /// See [`SendError`].
@@ -83,7 +84,7 @@ impl LinkSocket {
         Ok(())
     }
 
-    /// Sends what the kernel takes in one call; `before` bytes went already.
+    /// Sends what the kernel accepts in one call; `before` bytes have been sent already.
     fn send_part(
         &self,
         transmit: &Transmit<'_>,
@@ -96,7 +97,7 @@ impl LinkSocket {
             return self.send_each(transmit, part, size, before);
         };
         match self.send_once(transmit, part, Some(segment)) {
-            // What drivers and kernels say when they can't (quinn#1128, #2202).
+            // Errors of drivers and kernels that can't (quinn#1128, #2202).
             Err(error)
                 if matches!(
                     error.raw_os_error(),
@@ -105,7 +106,7 @@ impl LinkSocket {
             {
                 let (first, rest) = part.split_at(size);
                 self.send_each(transmit, first, size, before)?;
-                // By itself it went, so segmentation was at fault.
+                // Sent alone it succeeded, so segmentation was at fault.
                 self.disable_segmentation();
                 self.send_each(transmit, rest, size, before + size)
             }

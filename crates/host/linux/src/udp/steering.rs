@@ -1,5 +1,5 @@
-//! Several sockets at one address, to each of which the kernel delivers what is meant for its owner
-//! (socket(7): `SO_REUSEPORT`, `SO_ATTACH_REUSEPORT_CBPF`).
+//! Several sockets bound to one address; the kernel delivers each datagram to the socket of its
+//! owner (socket(7): `SO_REUSEPORT`, `SO_ATTACH_REUSEPORT_CBPF`).
 
 #![allow(unsafe_code)]
 
@@ -15,19 +15,19 @@ use std::os::fd::AsRawFd;
 pub struct Steering {
     /// Datagrams that begin with this byte...
     pub first_byte: u8,
-    /// ...go to the socket whose number is the byte at this place, divided by how many
-    /// sockets there are, what is left; others to one of their own.
+    /// ...go to the socket whose number is the byte at this offset modulo the number of sockets;
+    /// others go to a separate socket.
     pub by_byte_at: u8,
 }
 
 /// Sockets at one address.
 #[derive(Debug)]
 pub struct Steered {
-    /// One for each owner.
+    /// One per owner.
     pub owned: Vec<LinkSocket>,
-    /// What gets the datagrams that are none of theirs. Its buffer is small: whoever fills it
-    /// takes no room from theirs, and what finds it full is dropped by the kernel, where that
-    /// costs least. None where the kernel knows no steering: then the owners' sockets get them.
+    /// Receives the datagrams that belong to no owner. Its buffer is small: filling it takes no
+    /// room from the owners, and the kernel drops the excess cheaply. `None` if the kernel doesn't
+    /// support steering: then the owners' sockets get them.
     pub others: Option<LinkSocket>,
 }
 
@@ -35,23 +35,24 @@ pub struct Steered {
 const OTHERS_BUFFER: libc::c_int = 512 << 10;
 
 impl LinkSocket {
-    /// As [`Self::open`], so many sockets at one address, and one for what is none of theirs.
-    /// Whoever isn't one of them can't have the address before and hardly after: only processes
-    /// of the same user could join them.
+    /// Like [`Self::open`], but opens this many sockets at one address, and one for datagrams that
+    /// belong to none of them. The address must be free, and afterwards only processes of the same
+    /// user could join it.
     ///
     /// # Errors
-    /// As for [`Self::open`]. A kernel without steering gives any of them anything.
+    /// As for [`Self::open`]. Without kernel support for steering, any socket may get any datagram.
     pub fn open_steered(
         bind: &LinkBind,
         count: NonZeroU8,
         steering: Steering,
     ) -> io::Result<Steered> {
         let first = LinkSocket::open(bind)?;
-        // It would share the address with another program that lets it; this one doesn't.
+        // `SO_REUSEPORT` would share the address with another program that allows it; this socket
+        // doesn't.
         let bind = LinkBind { port: first.local_address()?.port(), ..bind.clone() };
         drop(first);
         let first = LinkSocket::one_of_several(&bind)?;
-        // Linux 4.5; without it they are chosen by addresses.
+        // Since Linux 4.5; before, the kernel chooses sockets by addresses.
         let steers = attach(&first, &steering.program(count)).is_ok();
         let mut owned = vec![first];
         for _ in 1..count.get() {
@@ -60,14 +61,14 @@ impl LinkSocket {
         let others = steers.then(|| -> io::Result<LinkSocket> {
             let others = LinkSocket::one_of_several(&bind)?;
             set_receive_buffer(&others.fd, OTHERS_BUFFER)?;
-            // Coalesced, many would come as one.
+            // With GRO, many would count as one.
             let _ = sys::set_option(&others.fd, libc::SOL_UDP, UDP_GRO, 0);
             Ok(others)
         });
         Ok(Steered { owned, others: others.transpose()? })
     }
 
-    /// Its number is that of those bound before.
+    /// Its number is the number of sockets bound before.
     fn one_of_several(bind: &LinkBind) -> io::Result<LinkSocket> {
         let socket = LinkSocket::unbound(bind)?;
         sys::set_option(&socket.fd, libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)?;
@@ -77,8 +78,8 @@ impl LinkSocket {
 }
 
 impl Steering {
-    /// The datagram begins at 0; what it gives is the number of a socket, in the order in
-    /// which they were bound. A load beyond the datagram's end gives 0.
+    /// Offset 0 is the start of the datagram; the result is the number of a socket, in the order of
+    /// binding. A load beyond the datagram's end gives 0.
     fn program(self, count: NonZeroU8) -> [libc::sock_filter; 6] {
         let (load_byte, jump_if_equal) =
             (libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, libc::BPF_JMP | libc::BPF_JEQ);
@@ -149,7 +150,7 @@ mod tests {
         for number in 0..9 {
             send(&[4, 9, 9, number, 1]);
         }
-        // Of others, and too short ones.
+        // Foreign and too short datagrams.
         for short in [&[1, 9, 9, 2, 1][..], &[4, 9], &[7]] {
             send(short);
         }
@@ -169,7 +170,7 @@ mod tests {
             let steered: Vec<u8> = got.iter().filter(|it| !is_short(it)).map(|it| it[3]).collect();
             let number = number as u8;
             assert_eq!(steered, [number, number + 3, number + 6]);
-            // One that ends before it says whose it is.
+            // One that ends before the owner's byte.
             assert_eq!(got.iter().filter(is_short).count(), usize::from(number == 0));
         }
         assert_eq!(others, [&[1, 9, 9, 2, 1][..], &[7]]);
@@ -182,7 +183,7 @@ mod tests {
             LinkSocket::open_steered(&here(0), count, STEERING).unwrap();
         let to = owned[0].local_address().unwrap();
         let sender = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        // More than what either buffer holds.
+        // More than either buffer holds.
         for _ in 0..40_000 {
             sender.send_to(&[1; 416], to).unwrap();
         }

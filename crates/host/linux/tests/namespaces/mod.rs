@@ -1,6 +1,6 @@
 use braid_linux::netns::NetNs;
 
-/// A namespace, or none (with a word) where this user may not make one.
+/// A namespace, or `None` (with a message) if this user may not create one.
 pub fn namespace() -> Option<NetNs> {
     match NetNs::new() {
         Ok(namespace) => Some(namespace),

@@ -1,11 +1,10 @@
-//! Ten thousand homes and a hundred concentrators in virtual time: a rack of 20 dies and comes
-//! back, then 25 are cut off and come back. Who a home is for is worked out by
-//! [`braid_registry::placement`], who serves it by [`braid_tunnel::routing::StandIns`], and when it
-//! calls again by [`braid_tunnel::retry_pause`]: the code that runs, with the network in between
-//! modelled.
+//! Ten thousand homes and a hundred concentrators in virtual time: a rack of 20 fails and returns,
+//! then 25 are cut off and return. It runs the real code with a modelled network in between:
+//! [`braid_registry::placement`] assigns homes, [`braid_tunnel::routing::StandIns`] decides who
+//! serves them, and [`braid_tunnel::retry_pause`] when they reconnect.
 //!
 //! `cargo run --release -p braid-registry --example fleet STAND_INS [sites|chance] [PICTURE.svg]`:
-//! with `sites` those that are gone together are at one.
+//! with `sites`, those that fail together are at one site.
 
 mod picture;
 mod world;
@@ -14,7 +13,7 @@ use picture::picture;
 use std::time::Duration;
 use world::{Outage, Outcome, Scenario, World};
 
-/// A hundred homes each is an even share.
+/// An even share is a hundred homes each.
 const CAPACITY: u32 = 160;
 
 fn main() {

@@ -1,7 +1,7 @@
 use crate::world::{Outage, Second, World};
 use braid_plot::{Band, Curve, Style};
 
-/// What each second brought.
+/// Plots the events of each second.
 pub fn picture(world: &World) -> String {
     let points = |of: fn(&Second) -> usize| {
         let seconds = world.seconds.iter().enumerate();

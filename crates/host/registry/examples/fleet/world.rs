@@ -1,5 +1,4 @@
-//! The homes of a fleet, and its concentrators: the code that runs, with the network in between
-//! modelled.
+//! The homes and concentrators of a fleet: the real code, with a modelled network in between.
 
 use braid_registry::placement::{Places, order};
 use braid_registry::{Alive, Concentrator, Fleet, Home};
@@ -10,45 +9,46 @@ use std::collections::{BTreeMap, BinaryHeap};
 use std::ops::Range;
 use std::time::Duration;
 
-/// There and back, milliseconds.
+/// Round-trip time, milliseconds.
 const ROUND_TRIP: Range<u64> = 10..80;
-/// Until a home notices that who serves it is silent, as `end_to_end moving_addresses` measures it.
+/// Time until a home notices that the concentrator serving it is silent, as measured by `end_to_end
+/// moving_addresses`.
 const NOTICED: Range<u64> = 60..300;
-/// Until it notices this of one that only stands in.
+/// The same for one that only stands in.
 const NOTICED_IDLE: Range<u64> = 500..10_000;
-/// How often a concentrator looks at the registry, `EVERY` of the daemon.
+/// How often a concentrator reads the registry, `EVERY` of the daemon.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it counts whom it serves, `COUNTED_EVERY` of the daemon.
+/// How often it counts the homes that it serves, `COUNTED_EVERY` of the daemon.
 const COUNT: Duration = Duration::from_millis(100);
-/// How long it counts as living that says nothing any more, `LEASE` of the registry.
+/// How long a silent concentrator counts as alive, `LEASE` of the registry.
 const LEASE: Duration = Duration::from_secs(10);
 
-/// What is played.
+/// The scenario to play.
 pub struct Scenario {
     pub homes: usize,
     pub concentrators: usize,
-    /// Of each.
+    /// Capacity of each concentrator.
     pub capacity: u32,
-    /// Where the next site begins: those that are gone together share one.
+    /// Where each further site begins: those that fail together share one.
     pub sites: Vec<usize>,
     pub stand_ins: usize,
-    /// What happens, and when: these concentrators are gone for so long.
+    /// The outages.
     pub events: Vec<Outage>,
     pub seconds: u64,
 }
 
-/// Some are gone for a while.
+/// Some concentrators fail for a while.
 #[derive(Clone)]
 pub struct Outage {
     pub name: &'static str,
     pub concentrators: Range<usize>,
     /// In seconds.
     pub times: Range<u64>,
-    /// They begin anew.
+    /// They restart without state.
     pub die: bool,
 }
 
-/// What came of an outage, or of its end.
+/// The result of an outage, or of its end.
 pub struct Outcome {
     pub name: String,
     /// Homes that had no service for a while.
@@ -65,7 +65,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// The share of them that were back by then.
+    /// The share of them that were served again by then.
     pub fn back_within(&self, limit: Duration) -> f64 {
         let back = self.gaps.iter().filter(|gap| **gap <= limit).count();
         back as f64 / self.gaps.len().max(1) as f64
@@ -76,16 +76,16 @@ impl Outcome {
 enum Event {
     Gone(usize),
     Back(usize),
-    /// A concentrator looks at the registry.
+    /// A concentrator reads the registry.
     Look(usize),
-    /// It counts whom it serves, which is another number than before.
+    /// It counts the homes that it serves, as the number has changed.
     Count(usize),
     /// A home notices that a member is silent.
     Silent(usize, usize),
-    /// What a home asked a member then is answered.
+    /// A member answers a home's request.
     Answer(usize, usize),
     Call(usize, usize),
-    /// The answer to a call: there are keys.
+    /// The answer to a handshake: there are keys.
     Keys(usize, usize),
     Rank(usize, usize, u8),
     /// A concentrator hears whether it serves a home.
@@ -108,7 +108,7 @@ struct SimulatedHome {
 struct SimulatedConcentrator {
     reachable: bool,
     gone_at: Option<Time>,
-    /// Those that it is a member of: the others' ranks go nowhere.
+    /// The members that it knows; ranks of others are ignored.
     fleet: Fleet,
     places: Places,
     serves: BTreeMap<String, ()>,
@@ -133,7 +133,7 @@ pub struct World {
     entries: u64,
     homes: Vec<SimulatedHome>,
     concentrators: Vec<SimulatedConcentrator>,
-    /// By the homes' word.
+    /// As the homes state.
     served: Vec<usize>,
     calls: Vec<usize>,
     this: Second,
@@ -380,7 +380,7 @@ impl World {
         if !self.concentrators[number].reachable {
             return;
         }
-        // What each has said of itself.
+        // What each has published about itself.
         let now = self.now;
         let lives = |it: &SimulatedConcentrator| {
             it.reachable || it.gone_at.is_some_and(|at| now < at + LEASE)
@@ -397,7 +397,7 @@ impl World {
         self.tell(number, ranks);
     }
 
-    /// Between two looks: by what it saw at the last one, and whom it serves now.
+    /// Between two reads: by the last read, and the homes that it serves now.
     fn count(&mut self, number: usize) {
         self.concentrators[number].counts = false;
         let it = &mut self.concentrators[number];
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Each home hears its rank, if that is another, and to whom it is referred.
+    /// Tells each home its rank, if it has changed, and where it is referred.
     fn tell(&mut self, number: usize, ranks: BTreeMap<String, u8>) {
         let it = &mut self.concentrators[number];
         let told = std::mem::replace(&mut it.told, ranks.clone());
@@ -434,7 +434,7 @@ impl World {
         }
     }
 
-    /// As the core does it whenever there is news.
+    /// As the core does on every change.
     fn elect(&mut self, home: usize) {
         let now = self.now;
         let it = &mut self.homes[home];
@@ -462,7 +462,7 @@ impl World {
         }
     }
 
-    /// Whether it is served, and for how long it wasn't.
+    /// Tracks whether it is served, and for how long it wasn't.
     fn follow(&mut self, home: usize) {
         let place = self.homes[home].order.serving();
         let works = self.is_reachable(home, place) && self.homes[home].health[place].works;
@@ -477,7 +477,7 @@ impl World {
         }
     }
 
-    /// Each member hears whether it serves.
+    /// Tells each member whether it serves the home.
     fn say(&mut self, home: usize) {
         for place in 0..self.homes[home].members.len() {
             let it = &self.homes[home];
@@ -541,7 +541,7 @@ impl World {
         Duration::from_millis(millis.start + number % (millis.end - millis.start))
     }
 
-    /// Of each outage, and of its end.
+    /// The results of each outage, and of its end.
     pub fn outcomes(&self) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for (number, Outage { name, times, .. }) in self.scenario.events.iter().enumerate() {

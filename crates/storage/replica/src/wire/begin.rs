@@ -17,7 +17,7 @@ pub struct Begin {
     pub modified: (i64, i64),
 }
 
-/// What tells a stream from others: a replica that was begun is continued by the very same one alone.
+/// Identifies a stream: only the same stream can continue a replica that was begun.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamId {
     /// The snapshot.

@@ -1,5 +1,5 @@
-//! What is exported, read by the tools that it is for. A tool that this host lacks
-//! is named, and its test skipped; nothing of the host's network is touched.
+//! Exports are read by the tools that they are for. If this host lacks a tool, the test says so and
+//! is skipped; the host's network isn't touched.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -36,8 +36,7 @@ fn netplan_takes_its_files_and_makes_a_bond_of_them() {
     }
 }
 
-/// In a network namespace and with a `/run` of its own, so that it can do nothing
-/// but read.
+/// In its own network namespace and with its own `/run`, so that it can only read.
 #[test]
 fn networkd_knows_every_word_of_its_files() {
     let networkd = Path::new("/lib/systemd/systemd-networkd");
@@ -59,7 +58,7 @@ fn networkd_knows_every_word_of_its_files() {
         command.args(["-m", "-n", "sh", "-c", script]).arg(folder).arg(networkd);
         String::from_utf8_lossy(&command.output().unwrap().stderr).into_owned()
     };
-    // Of a file's path, that it complains about it.
+    // The lines in which it complains about a file.
     let complaints = |told: &str| -> Vec<String> {
         let lines = told.lines().filter(|line| line.contains("/run/systemd/network/"));
         lines.map(str::to_owned).collect()
@@ -112,7 +111,7 @@ fn ifupdown_would_run_what_is_meant() {
     }
 }
 
-/// What Debian's ifenslave (2.13) makes of `bond-…`; it is silent about others.
+/// The `bond-…` options that Debian's ifenslave (2.13) knows; it silently ignores others.
 #[test]
 fn ifenslave_knows_every_word_about_bonds() {
     const WORDS: [&str; 13] = [
@@ -171,7 +170,7 @@ fn openwrts_uci_takes_its_lines() {
     }
 }
 
-/// What a batch has said so far.
+/// The state of a batch so far.
 #[derive(Default)]
 struct Batch {
     /// Types of sections, by package and name.
@@ -274,7 +273,7 @@ fn keys(package: &str, kind: &str) -> &'static [&'static str] {
     }
 }
 
-/// All that a format can say.
+/// Every group that a format can express.
 fn of(format: Format) -> Vec<(&'static str, Vec<Exported>)> {
     let exported = groups()
         .into_iter()
