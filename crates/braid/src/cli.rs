@@ -95,12 +95,12 @@ fn parse() -> Result<(ArgMatches, Cli), clap::Error> {
     Ok((matches, cli))
 }
 
-/// All commands; the help of each says where the manual tells about it.
+/// All commands; each one's help refers to the manual.
 fn command_line() -> clap::Command {
     taking_negative_numbers(manual_pages::linked(Cli::command()))
 }
 
-/// Options are given `-5` as any other value, and say themselves what they take.
+/// Lets options accept `-5` like any other value, so that they report themselves what they accept.
 fn taking_negative_numbers(command: clap::Command) -> clap::Command {
     let with_value =
         |argument: &clap::Arg| !argument.is_positional() && argument.get_action().takes_values();
@@ -112,12 +112,12 @@ fn taking_negative_numbers(command: clap::Command) -> clap::Command {
         .mut_subcommands(taking_negative_numbers)
 }
 
-/// Ends with what is wrong with the command line; or with the help that it asks for.
+/// Exits with the error of the command line, or with the requested help.
 fn refuse(mut error: clap::Error) -> ExitCode {
     tell_of_minus(&mut error);
     let given: Vec<_> = std::env::args_os().skip(1).collect();
     let has = |word: &str| given.iter().any(|argument| argument == word);
-    // Nobody knows the flags of a line that can't be read; of `lab` it is no flag.
+    // The flags of an invalid command line aren't known; for `lab` it isn't a flag.
     if !error.use_stderr() || !has("--json") || has("lab") {
         error.exit();
     }
@@ -127,11 +127,11 @@ fn refuse(mut error: clap::Error) -> ExitCode {
     Failure::new(failure::FailureKind::Usage, what).report(true)
 }
 
-/// `-5Mbit` isn't meant as an option, nor as an argument that only looks like one.
+/// Improves the error for values such as `-5Mbit`, which aren't meant as options.
 fn tell_of_minus(error: &mut clap::Error) {
     let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidArg) else { return };
     if given.strip_prefix('-').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) {
-        let what = "no value is negative: leave the minus out".into();
+        let what = "values can't be negative: leave out the minus".into();
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![what]));
     }
 }
@@ -161,9 +161,9 @@ Exit codes:
   4  no tunnel is running
   5  permission denied
   6  the tunnel is running already
-  7  declined at the question
+  7  declined at the prompt
   10, 11, 12  pools that need attention, are degraded, have failed
-  141  whoever read the output went away";
+  141  the reader of the output went away";
 
 #[derive(Args, Clone, Debug)]
 struct GlobalArgs {
@@ -189,7 +189,7 @@ struct JsonFlag {
     json: bool,
 }
 
-/// What all commands go by.
+/// Settings for all commands.
 pub struct Global {
     args: GlobalArgs,
     json: bool,
@@ -213,7 +213,8 @@ enum Command {
     Down(down::Down),
     /// Apply changes to the config's links, peers, routing and mode without a restart
     Reload(reload::Reload),
-    /// Go on as the program that is installed now, as after an upgrade: connections live on
+    /// Switch to the program that is installed now, as after an upgrade, without dropping
+    /// connections
     Restart(restart::Restart),
     /// Show the state of the tunnel, its peers and its paths
     Status(status::StatusCommand),
@@ -223,12 +224,12 @@ enum Command {
     Traffic(traffic::Traffic),
     /// Show what happened
     Events(events::Events),
-    /// Show what limits the tunnel and what is wrong, and how to mend it
+    /// Show what limits the tunnel, what is wrong and how to fix it
     Doctor(doctor::Doctor),
-    /// Who is told of what happens: list, try
+    /// List who is notified of events; send a test message
     #[command(subcommand, after_help = "Examples:\n  braid alert list\n  braid alert test")]
     Alert(alert::AlertCommand),
-    /// Open the page in a browser; who may see it
+    /// Open the page in a browser; manage logins
     #[cfg(feature = "page")]
     Ui(ui::Ui),
     /// Add, remove, change, test or list links, also while the tunnel runs
@@ -237,13 +238,13 @@ enum Command {
         after_help = "Examples:\n  braid link list\n  braid link add lte --interface wwan0 --quota 20GB/month\n  braid link set lte --standby true"
     )]
     Link(link::LinkCommand),
-    /// List, add, remove or test rules: which traffic goes beside the tunnel, or nowhere
+    /// List, add, remove or test rules: which traffic bypasses the tunnel or is blocked
     #[command(
         subcommand,
         after_help = "Examples:\n  braid rule add bank --domain bank.example --do direct\n  braid rule list\n  braid rule test bank.example:443"
     )]
     Rule(rule::RuleCommand),
-    /// Say which rule a connection falls under, why, and by which link it leaves
+    /// Show which rule matches a connection, why, and which link it leaves by
     Explain(explain::Explain),
     /// Export the set-up of a group of links for another tool
     Export(export::Export),
@@ -293,8 +294,8 @@ enum Command {
 }
 
 impl Command {
-    /// Whether it has private keys in its memory; `up` sees to that itself, as
-    /// what it starts has.
+    /// Whether it has private keys in memory; `up` handles that itself, as the process that it
+    /// starts has them.
     fn has_keys(&self) -> bool {
         matches!(
             self,
@@ -357,7 +358,7 @@ impl Command {
 }
 
 impl Global {
-    /// The config file that is meant.
+    /// The config file to use.
     fn config_file(&self) -> PathBuf {
         match &self.args.config {
             None => PathBuf::from(DEFAULT_CONFIG),
@@ -365,9 +366,9 @@ impl Global {
         }
     }
 
-    /// Nobody named one, and the usual one isn't there.
+    /// Whether none was named, and the default one doesn't exist.
     fn has_no_config(&self) -> bool {
-        // Who may not look into the folder can't say so.
+        // Without access to the folder this can't be known.
         self.args.config.is_none() && !self.config_file().try_exists().unwrap_or(true)
     }
 
@@ -380,8 +381,7 @@ impl Global {
         Ok(Config::load(&self.config_file())?)
     }
 
-    /// A tunnel that runs of the config that is meant though the file is gone, or says nothing
-    /// that can be read any more.
+    /// A running tunnel of this config, although the file is gone or can't be parsed any more.
     fn running_without_config(&self) -> Option<Client> {
         if self.args.socket.is_some() || self.load_any_config().is_ok() {
             return None;
@@ -401,7 +401,7 @@ impl Global {
         }
     }
 
-    /// None while no tunnel of the config runs.
+    /// `None` while no tunnel of the config is running.
     fn status_if_running(&self) -> Result<Option<Status>, Failure> {
         match self.client()?.status() {
             Ok(status) => Ok(Some(status)),
@@ -417,7 +417,7 @@ impl Global {
         denied.then(|| running_of(&file, Path::new(RUN))).flatten()
     }
 
-    /// Prints `value` as JSON, or else what `text` says.
+    /// Prints `value` as JSON, or otherwise `text`.
     fn print(&self, value: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
         let line = if self.json {
             serde_json::to_string_pretty(value).map_err(|e| Failure::failed(e.to_string()))?
@@ -428,10 +428,10 @@ impl Global {
     }
 }
 
-/// Where control sockets are, unless a config says otherwise.
+/// Default folder of control sockets.
 const RUN: &str = "/run/braid";
 
-/// Of the tunnels that have their control socket in `folder`, that of this config.
+/// The tunnel of this config among those with their control socket in `folder`.
 fn running_of(file: &Path, folder: &Path) -> Option<Client> {
     let sockets = std::fs::read_dir(folder).ok()?.flatten().map(|entry| entry.path());
     let sockets = sockets.filter(|path| path.extension().is_some_and(|it| it == "sock"));
@@ -447,7 +447,7 @@ fn asks_for_json(matches: &ArgMatches) -> bool {
     }
 }
 
-/// `home` is /etc/braid/home.toml; what looks like a path is one.
+/// `home` means /etc/braid/home.toml; anything that looks like a path is one.
 fn named_config(given: &Path) -> PathBuf {
     let text = given.to_string_lossy();
     if text.contains('/') || text.ends_with(".toml") || given.exists() {
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn every_command_has_json_and_an_example_that_the_parser_takes() {
-        // An example that is wrapped would be cut in two.
+        // Wrapping would cut an example in two.
         let mut tree = command_line().term_width(0);
         tree.build();
         tree.clone().debug_assert();
@@ -500,7 +500,7 @@ mod tests {
         for file in files {
             let text = std::fs::read_to_string(&file).unwrap();
             for line in text.lines().filter(|line| line.starts_with("braid ")) {
-                // A line that is cut short is none.
+                // A shortened line isn't a command.
                 if line.contains('…') {
                     continue;
                 }
@@ -515,7 +515,7 @@ mod tests {
         assert!(commands > 20, "only {commands} were found");
     }
 
-    /// Its table is where people look for what there is.
+    /// Its table is the overview of all commands.
     #[test]
     fn the_readme_has_a_row_for_every_command() {
         let readme = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../README.md");

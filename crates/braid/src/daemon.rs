@@ -1,11 +1,10 @@
 //! The running tunnel: everything around the data plane; or the running group
 //! of links that an engine of the kernel joins (`group`).
 //!
-//! The *data plane* moves packets; the *reconciler* owns the config and keeps
-//! devices, sockets and routes as the config and the host's links want them;
-//! `braid-control` serves the control socket; the main thread brings all up and waits
-//! for the end. A thread that fails is started again or ends the daemon in good order
-//! ([`Ending`]); none is just gone.
+//! The *data plane* moves packets; the *reconciler* owns the config and keeps devices, sockets and
+//! routes in the state that the config and the host's links require; `braid-control` serves the
+//! control socket; the main thread brings everything up and waits for the end. A thread that fails
+//! is restarted or ends the daemon in good order ([`Ending`]); none disappears silently.
 
 mod beat;
 mod bell;
@@ -98,7 +97,7 @@ pub enum DaemonError {
     /// A key file.
     #[error(transparent)]
     Secret(#[from] KeyFileError),
-    /// What the system said.
+    /// A system error.
     #[error("{doing}: {error}{}", hint(.error))]
     System {
         /// What was tried.
@@ -108,7 +107,7 @@ pub enum DaemonError {
     },
 }
 
-/// What to do, where the system's word alone doesn't tell.
+/// What to do, where the system's error alone doesn't tell.
 pub fn hint(error: &io::Error) -> &'static str {
     match error.kind() {
         // pthread_create(3) says EAGAIN.
@@ -133,22 +132,22 @@ pub use page::PageHomes;
 #[cfg(not(feature = "page"))]
 pub type PageHomes = ();
 
-/// The calling thread holds back what asks for the end, and so do all that are started from now
-/// on, until [`run`] lets it through on this one alone: another would take what is meant for the
-/// program that a restart leads to. To be called before any thread is started.
+/// Blocks termination signals in the calling thread and all threads started from now on, until
+/// [`run`] unblocks them in this one alone: another thread would catch signals meant for the
+/// program that a restart leads to. Must be called before any thread is started.
 pub fn hold_signals_back() -> Result<(), DaemonError> {
-    exec::block_signals().map_err(DaemonError::system("holding signals back"))
+    exec::block_signals().map_err(DaemonError::system("blocking signals"))
 }
 
-/// Brings the tunnel or group up and keeps it until it is told to end; then
-/// takes back all that it set, or leaves it to the program that goes on with it.
+/// Brings the tunnel or group up and runs it until told to stop; then undoes everything that it
+/// set, or leaves it to the program that takes over.
 pub fn run(config: AnyConfig, homes: PageHomes) -> Result<(), DaemonError> {
     let program =
         Program::of_this_process().map_err(DaemonError::system("finding this program"))?;
     if let Err(error) = confine(&config) {
-        tracing::warn!(%error, "some rights that aren't needed can't be given up here");
+        tracing::warn!(%error, "can't drop some unneeded privileges");
     }
-    // Serves the control socket, while this thread brings all up and takes it down.
+    // Serves the control socket, while this thread brings everything up and takes it down.
     let control = Runtime::start("braid-control")
         .map_err(DaemonError::system("starting the control side"))?;
     let outcome = control.handle().block_on(async {
@@ -177,22 +176,21 @@ pub fn run(config: AnyConfig, homes: PageHomes) -> Result<(), DaemonError> {
     outcome
 }
 
-/// Before any other thread runs, and whoever started this: a systemd unit does
-/// the same and more. Engines of groups run other programs, which need more.
+/// Called before any other thread runs, however this was started: a systemd unit does the same and
+/// more. Engines of groups run other programs, which need more rights.
 fn confine(config: &AnyConfig) -> io::Result<()> {
     confinement::tighten_umask(confinement::PRIVATE);
     confinement::leave_no_core()?;
     let AnyConfig::Tunnel(config) = config else { return Ok(()) };
     let mut kept = vec![Capability::NetAdmin, Capability::NetRaw, Capability::NetBindService];
-    // Somebody's own config, with his keys beside it: root may read them only so.
+    // A user's own config, with the keys beside it: root needs this capability to read them.
     if std::fs::metadata(&config.file).is_ok_and(|file| file.uid() != 0) {
         kept.push(Capability::DacOverride);
     }
     confinement::keep_capabilities(&kept)
 }
 
-/// A group as it could be set up now: links that are away keep what the config
-/// says of them.
+/// A group as it could be set up now: links that are away keep their settings from the config.
 pub fn observed_group(config: &GroupConfig) -> io::Result<Group> {
     let host = HostNetwork::observe(&mut Netlink::open()?)?;
     Ok(group::observed(config, &host))
@@ -203,8 +201,8 @@ pub fn has_left_something(config: &AnyConfig) -> bool {
     Traces::of(config).exist()
 }
 
-/// Takes back what a daemon that crashed left set on the host. An error when one
-/// runs, and when something can't be taken back.
+/// Undoes what a crashed daemon left on the host. An error if a daemon is running, or if something
+/// can't be undone.
 pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
     let traces = Traces::of(config);
     let take_back = || traces.take_back();
@@ -216,21 +214,20 @@ pub fn take_back(config: &AnyConfig) -> Result<(), DaemonError> {
     match lacks {
         Some(lacks) => {
             let error = io::Error::other(lacks);
-            Err(DaemonError::System { doing: "taking back what a crash left".into(), error })
+            Err(DaemonError::System { doing: "cleaning up after a crash".into(), error })
         }
         None => Ok(()),
     }
 }
 
-/// The process that runs a tunnel or group, heard or not.
+/// The process that runs a tunnel or group, even if its control socket is gone.
 pub fn holder(config: &AnyConfig) -> Result<Option<Holder>, DaemonError> {
     let name = config.name();
-    Claim::holder(name).map_err(DaemonError::system(format!("seeing who runs {name}")))
+    Claim::holder(name).map_err(DaemonError::system(format!("finding out who runs {name}")))
 }
 
-/// Puts the kill switch in force and nothing else, where the config asks for one:
-/// at boot, before the network is there. Tells whether it does. An error when a
-/// daemon runs, which has it in force already.
+/// Enables only the kill switch, if the config asks for one: at boot, before the network is up.
+/// Returns whether it does. An error if a daemon is running, which has it enabled already.
 pub fn kill_switch_alone(config: &Config) -> Result<bool, DaemonError> {
     let interface = &config.interface;
     let Some(item) = kill_switch::alone(config, &observe(config)?) else { return Ok(false) };
@@ -257,8 +254,8 @@ fn while_none_runs<T>(
     outcome
 }
 
-/// No two daemons set up one name: what the first has set would look like a crash's to the other.
-/// The control socket alone can't tell, as somebody may have deleted it.
+/// Only one daemon may set up a name: another would take what the first has set for a crash's
+/// leftovers. The control socket alone can't show that, as somebody may have deleted it.
 fn claim(name: &str) -> Result<Claim, DaemonError> {
     let taken = Claim::take(name).map_err(DaemonError::system(format!("claiming {name}")))?;
     taken.map_err(|Holder { process }| {
@@ -286,7 +283,7 @@ trait Running: Send + Sync + 'static {
     /// Serves metrics by TCP, where it has some.
     fn serve_metrics(self: &Arc<Self>, _listener: TcpListener, _stopped: watch::Receiver<bool>) {}
 
-    /// Tells whether what carries the packets still turns; none where the kernel does.
+    /// Shows whether the data plane is alive; `None` if the kernel carries the packets.
     fn pulse(&self) -> Option<Pulse> {
         None
     }
@@ -294,9 +291,9 @@ trait Running: Send + Sync + 'static {
     /// Takes everything down; blocking.
     fn stop(&self) -> Result<(), DaemonError>;
 
-    /// Leaves everything as it is for the program that goes on with it, and gives the device
-    /// that it needs, if there is one; blocking. None when what is set on the host isn't
-    /// written down: it can only be taken back.
+    /// Leaves everything in place for the program that takes over, and returns the device, if there
+    /// is one; blocking. `None` if what is set on the host isn't recorded: then it can only be
+    /// undone.
     fn leave(&self) -> Option<HandedOn>;
 }
 
@@ -309,7 +306,7 @@ async fn live<T: Running>(
     let (name, control) = (config.name(), config.control());
     let manager = ServiceManager::from_environment()
         .map_err(DaemonError::system("finding the service manager"))?;
-    // Before anything is set on the host: whoever ends this while it starts wants all taken back.
+    // Before anything is set on the host: a signal during the start must undo everything.
     let mut signals = Signals::caught()?;
     let inherited = HandedOn::take();
     // First, so that two daemons never set up the same tunnel.
@@ -352,9 +349,9 @@ async fn live<T: Running>(
         ending.because(go_on(config, program, &*running));
     }
     manager.stopping();
-    // On this thread: there may be no memory for another.
+    // On this thread, as there may be no memory for another.
     let undone = catch_unwind(AssertUnwindSafe(|| running.stop()));
-    // The socket goes last: as long as it is there, `braid down` waits.
+    // The socket is removed last: `braid down` waits as long as it exists.
     remove_socket(control);
     // Receivers that are gone have nothing left to stop.
     let _ = stop.send(true);
@@ -378,7 +375,7 @@ async fn live<T: Running>(
     }
 }
 
-/// Goes on with what was handed on; where that can't be, all is set up from the beginning.
+/// Takes over what was handed on; if that fails, sets everything up from the beginning.
 fn started<T>(
     start: &impl Fn(Option<HandedOn>, Ending) -> Result<T, DaemonError>,
     inherited: Option<HandedOn>,
@@ -387,36 +384,35 @@ fn started<T>(
     if let Some(inherited) = inherited {
         match start(Some(inherited), ending.clone()) {
             Ok(running) => return Ok(running),
-            Err(error) => tracing::error!("going on with what ran: {error}; it begins anew"),
+            Err(error) => tracing::error!("taking over the running tunnel: {error}; starting anew"),
         }
     }
     start(None, ending.clone())
 }
 
-/// Becomes the program that is there now; else says why not.
+/// Replaces this process by the newly installed program; returns the reason if that fails.
 fn go_on(config: &AnyConfig, program: &Program, running: &impl Running) -> String {
     let Some(left) = running.leave() else {
-        return "what is set on the host isn't written down, so no other program can go on with \
-                it"
-        .to_owned();
+        return "what is set on the host isn't recorded, so no other program can take over it"
+            .to_owned();
     };
-    tracing::info!(interface = config.name(), "goes on as the program that is there now");
+    tracing::info!(interface = config.name(), "now runs as the newly installed program");
     log::flush();
     let error = program.take_over(&left.queues);
-    // What is set by now is nobody's.
+    // What is set by now has no owner.
     let traces = Traces::of(config);
     match traces.take_back() {
         Ok((journal, _)) => traces.warn_of_damage(&journal),
         Err(error) => tracing::warn!("{error}"),
     }
-    format!("another program can't go on with it: {error}")
+    format!("another program can't take it over: {error}")
 }
 
-/// By which somebody asks for the end: a service manager, a key, a terminal that is closed.
+/// Signals that ask to stop: from a service manager, a key, a closed terminal.
 struct Signals([Signal; 4]);
 
 impl Signals {
-    /// They end nothing by themselves, and wait until they are let through.
+    /// They no longer kill the process, and stay pending until unblocked.
     fn caught() -> Result<Signals, DaemonError> {
         let on = |kind| signal(kind).map_err(DaemonError::system("catching signals"));
         Ok(Signals([
@@ -427,15 +423,15 @@ impl Signals {
         ]))
     }
 
-    /// From now on this thread gets them; the others hold them back as it did when they began.
+    /// Unblocks them in this thread; the others keep them blocked.
     fn let_through(&self) -> Result<(), DaemonError> {
         exec::unblock_signals().map_err(DaemonError::system("catching signals"))
     }
 
-    /// Holds them back for another program; whether one came before.
+    /// Blocks them for another program; returns whether one came before.
     async fn ask_in_time(&mut self) -> bool {
         if let Err(error) = exec::block_signals() {
-            tracing::warn!(%error, "signals can't be held back");
+            tracing::warn!(%error, "can't block signals");
         }
         tokio::time::timeout(TOLD, self.any()).await.is_ok()
     }
@@ -457,16 +453,16 @@ async fn until_stopped(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }
 
-/// What was caught is told this soon, and an answer has left.
+/// Within this time a caught signal is reported and an answer is sent.
 const TOLD: Duration = Duration::from_millis(50);
-/// For answers that are under way at the end.
+/// Time for answers in progress at the end.
 const GRACE: Duration = Duration::from_secs(1);
-/// Some hundred may ask in the meantime who has the claim.
+/// Meanwhile some hundred processes may ask who has the claim.
 const FORGET_ASKERS: Duration = Duration::from_secs(5);
-/// Without a watchdog nobody needs a sign of life.
+/// Without a watchdog no sign of life is needed.
 const NO_WATCHDOG: Duration = Duration::from_secs(3600);
 
-/// Signs of life for the service manager, which ends what gives none.
+/// Signs of life for the service manager, which kills a service without them.
 struct Watchdog<'a> {
     manager: &'a ServiceManager,
     pulse: Option<Pulse>,
@@ -482,8 +478,8 @@ impl Watchdog<'_> {
             self.manager.alive();
         } else {
             tracing::error!(
-                "the data plane stands still: the service manager, which begins it anew, isn't \
-                 told that it is alive"
+                "the data plane hangs: the service manager, which restarts it, isn't told that it \
+                 is alive"
             );
         }
     }
@@ -503,7 +499,7 @@ async fn wait_for_the_end(
             () = signals.any() => return,
             () = ending.asked() => return,
             served = &mut *serving => {
-                // Nobody could ask it for anything any more, nor see that it runs.
+                // It could no longer be controlled or seen.
                 ending.because(match served {
                     Ok(Ok(())) => "the control socket is no longer served".to_owned(),
                     Ok(Err(error)) => format!("serving the control socket: {error}"),

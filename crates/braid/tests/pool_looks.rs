@@ -85,7 +85,7 @@ fn what_is_not_there_is_an_error_that_says_so() {
     let output = host.braid(&["watch", "--no-smart", "--state", &host.path("watch.json")]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said.contains("watch.json") && said.contains("begin anew"), "{said}");
+    assert!(said.contains("watch.json") && said.contains("start over"), "{said}");
 }
 
 struct Host {

@@ -130,7 +130,7 @@ fn leaves_and_stays_away(layout: &str, mib: u64) {
             "as it was: former-member.",
             "is a member of pool data",
             "not yet: the keys of /dev/dm-0 are there",
-            "a pool data is here already (UUID ",
+            "a pool data already exists here (UUID ",
             "known: former-member.",
             "/dev/dm-0 has left the pool, and is locked again",
             "same where nothing is known",
@@ -272,7 +272,7 @@ same && echo "same without one"
             "still: control.",
             "same after a boot",
             "again",
-            "which pool data has: all its disks have the same key",
+            "a disk of pool data: all its disks must have the same key",
             "same of three",
             "open: .",
             "closed: control.",
@@ -337,7 +337,7 @@ braid pool key sheet data | grep -c 'write it here'
             "nothing was changed",
             "no disk of pool data has that key",
             "left: 2, doctor: .",
-            "say --last data",
+            "give --last data",
             "same by the recovery key",
             "by hand: header-not-backed-up uneven-keys.",
             "saved: .",
@@ -378,7 +378,7 @@ echo "no line: $(findings)."
     has(
         &told,
         &[
-            "would lie on the pool that it opens",
+            "would be on the pool that it opens",
             "seen: exposed-key-file.",
             "gone: missing-key-file.",
             "inside: key-file-on-pool.",
@@ -418,7 +418,7 @@ fn an_encrypted_pool_whose_create_is_killed_is_taken_back() {
         &killed(
             r#"
     braid pool abandon data > /tmp/told 2>&1 || { cat /tmp/told; exit 1; }
-    grep -q 'all is as it was before' /tmp/told || { cat /tmp/told; exit 1; }
+    grep -q 'everything is as before' /tmp/told || { cat /tmp/told; exit 1; }
     echo "step $step undone: $(wipefs $1 $2 | wc -l) $(grep -c . $tab) $(ls /dev/mapper) $(find $keys/data.key $BRAID_POOL_STATE_DIR/.headers -type f 2> /dev/null | wc -l)."
     for disk in $1 $2; do blkdiscard -z $disk; done
 "#,
@@ -476,7 +476,7 @@ if grep -r 'correct horse' $BRAID_POOL_STATE_DIR $BRAID_POOL_CONFIG_ROOT 2> /dev
         &told,
         &[
             "mend it: braid pool resume data",
-            "isn't the one that this was begun with",
+            "isn't the one that the change was started with",
             "in the end: .",
         ],
     );

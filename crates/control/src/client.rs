@@ -1,4 +1,4 @@
-//! The other end of the control socket: what the commands use.
+//! The client of the control socket, used by the commands.
 
 use crate::config::{AnyConfig, LinkChange, Mode};
 use crate::config_of_request::{ANOTHERS, HEADER, header_value};
@@ -24,40 +24,41 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::net::UnixStream;
 
-/// Asks one running tunnel, blocking.
+/// Sends requests to one running tunnel; blocking.
 #[derive(Clone, Debug)]
 pub struct Client {
     socket: PathBuf,
-    /// Only the tunnel of this config is meant.
+    /// Only the tunnel of this config is accepted.
     config: Option<PathBuf>,
 }
 
-/// Why there is no answer, or not the one hoped for.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// Nobody listens.
+    /// No tunnel is listening.
     #[error("no tunnel is running at {} (start it with `braid up`)", .0.display())]
     NotRunning(PathBuf),
-    /// Somebody listens, for another config than is meant.
+    /// A tunnel is listening, but with another config than expected.
     #[error(
-        "no tunnel of {} is running: {} is that of {theirs}; give one of them another interface.name",
+        "no tunnel of {} is running: {} belongs to {theirs}; give one of them another \
+         interface.name",
         config.display(), socket.display()
     )]
     Anothers {
         /// The control socket.
         socket: PathBuf,
-        /// The config that is meant.
+        /// The expected config.
         config: PathBuf,
-        /// The one that runs.
+        /// The running tunnel's config.
         theirs: String,
     },
-    /// This user may not ask.
+    /// This user has no permission.
     #[error("{}: permission denied; run as root, or as a member of the group that interface.control_group names", .0.display())]
     Permission(PathBuf),
-    /// The tunnel said no.
+    /// The tunnel refused.
     #[error("{message}")]
     Refused {
-        /// What it names does not exist.
+        /// The named thing doesn't exist.
         not_found: bool,
         /// In words.
         message: String,
@@ -76,17 +77,17 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER: usize = 16 << 20;
 
 impl Client {
-    /// Will ask at this control socket, whichever tunnel is there.
+    /// A client of this control socket, whichever tunnel it belongs to.
     pub fn new(socket: &Path) -> Client {
         Client { socket: socket.to_owned(), config: None }
     }
 
-    /// Will ask the tunnel or group of this config.
+    /// A client of the tunnel or group with this config.
     pub fn of(config: &AnyConfig) -> Client {
         Client::new(config.control()).for_config(config.file())
     }
 
-    /// Asks for nothing of a tunnel of another config than this file.
+    /// Accepts only a tunnel whose config is this file.
     pub fn for_config(self, file: &Path) -> Client {
         Client { config: Some(file.to_owned()), ..self }
     }
@@ -94,10 +95,10 @@ impl Client {
     /// `GET /v1/status`.
     ///
     /// # Errors
-    /// [`ClientError::NotRunning`] when nobody listens or it ends before it answers,
-    /// [`ClientError::Anothers`] when who listens has another config,
-    /// [`ClientError::Permission`] when this user may not ask, [`ClientError::Refused`] when it
-    /// says no, [`ClientError::Broken`] when there is no answer within 10 s or it can't be read.
+    /// [`ClientError::NotRunning`] when no tunnel listens or it ends before it answers,
+    /// [`ClientError::Anothers`] when the tunnel has another config, [`ClientError::Permission`]
+    /// when this user has no permission, [`ClientError::Refused`] when it refuses,
+    /// [`ClientError::Broken`] when there is no answer within 10 s or it can't be read.
     pub fn status(&self) -> Result<Status, ClientError> {
         let answer = self.ask(Method::GET, "/v1/status", None::<&()>)?;
         serde_json::from_slice(&answer).map_err(|error| self.broken(error))
@@ -115,7 +116,7 @@ impl Client {
     /// Whether a tunnel or group runs.
     ///
     /// # Errors
-    /// As [`Client::status`], but that nobody listens is an answer here.
+    /// As [`Client::status`], except that no tunnel listening is a valid answer.
     pub fn is_running(&self) -> Result<bool, ClientError> {
         match self.ask(Method::GET, "/v1/status", None::<&()>) {
             Ok(_) => Ok(true),
@@ -136,7 +137,7 @@ impl Client {
     /// `POST /v1/links`.
     ///
     /// # Errors
-    /// As [`Client::status`]; [`ClientError::Refused`] when the link can't be added as it is.
+    /// As [`Client::status`]; [`ClientError::Refused`] when the link is invalid.
     pub fn add_link(&self, link: &NewLink) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/links", Some(link)).map(drop)
     }
@@ -160,7 +161,7 @@ impl Client {
     /// `POST /v1/links/{name}/login`.
     ///
     /// # Errors
-    /// As [`Client::status`]; [`ClientError::Refused`] when the link works, or isn't there.
+    /// As [`Client::status`]; [`ClientError::Refused`] when the link works, or doesn't exist.
     pub fn open_portal(&self, name: &str) -> Result<(), ClientError> {
         let path = format!("{}/login", link_path(name));
         self.ask(Method::POST, &path, None::<&()>).map(drop)
@@ -182,11 +183,11 @@ impl Client {
         self.ask(Method::POST, "/v1/reload", None::<&()>).map(drop)
     }
 
-    /// `POST /v1/restart`. Nobody answers for a moment after this returns.
+    /// `POST /v1/restart`. The tunnel doesn't answer for a moment after this returns.
     ///
     /// # Errors
-    /// As [`Client::status`]; [`ClientError::Refused`] when the program that is there now can't
-    /// go on with what runs.
+    /// As [`Client::status`]; [`ClientError::Refused`] when the installed program can't take over
+    /// the running tunnel.
     pub fn restart(&self) -> Result<(), ClientError> {
         self.ask(Method::POST, "/v1/restart", None::<&()>).map(drop)
     }
@@ -210,7 +211,7 @@ impl Client {
     /// `GET /v1/explain`.
     ///
     /// # Errors
-    /// As [`Client::status`]; [`ClientError::Refused`] when nobody is known by the device's name.
+    /// As [`Client::status`]; [`ClientError::Refused`] when no device with this name is known.
     pub fn explain(&self, query: &ExplainQuery) -> Result<ExplainAnswer, ClientError> {
         let ExplainQuery { to, port, protocol, from, uid, dscp } = query;
         let mut path = format!("/v1/explain?to={}", escaped(&to.to_string()));
@@ -243,7 +244,7 @@ impl Client {
         self.read(Method::GET, "/v1/measure", None::<&()>)
     }
 
-    /// `GET /v1/traffic`, with so many flows at most.
+    /// `GET /v1/traffic`, with at most `most` flows.
     ///
     /// # Errors
     /// As [`Client::status`].
@@ -254,7 +255,7 @@ impl Client {
     /// `GET /v1/history`.
     ///
     /// # Errors
-    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when none is kept.
+    /// As [`Client::status`]; `not_found` in [`ClientError::Refused`] when history is disabled.
     pub fn history(&self, query: &HistoryQuery) -> Result<Points, ClientError> {
         let mut path = format!("/v1/history?series={}", escaped(&query.series.to_string()));
         path.push_str(&format!("&from={}&to={}", query.from, query.to));
@@ -381,7 +382,7 @@ fn link_path(name: &str) -> String {
     format!("/v1/links/{}", escaped(name))
 }
 
-/// All that names don't have.
+/// All characters that names don't contain.
 const NOT_OF_NAMES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
 /// Names need no escaping; other text must not become another path or query.

@@ -1,4 +1,4 @@
-//! The TOML config: wg-like words, read into precise types. Unknown keys and
+//! The TOML config, with keys like WireGuard's, parsed into precise types. Unknown keys and
 //! contradictions are errors, and all of them are reported at once.
 
 mod alert;
@@ -143,25 +143,25 @@ pub struct Config {
     pub file: PathBuf,
     /// This end of the tunnel.
     pub interface: Interface,
-    /// Where some traffic goes; the first that matches counts.
+    /// Where some traffic goes; the first match applies.
     pub rules: Vec<Rule>,
-    /// What should be written in another way, though it is understood.
+    /// Deprecated settings that still work.
     pub advice: Vec<Diagnostic>,
     /// What the tunnel may send over (home).
     pub links: Vec<Link>,
     /// The other ends.
     pub peers: Vec<Peer>,
-    /// What is done to the host's routing, filter and NAT.
+    /// What is set in the host's routing, firewall and NAT.
     pub routing: Routing,
-    /// What is kept of the past.
+    /// Settings of the history.
     pub history: History,
-    /// The page that browsers see.
+    /// The page for browsers.
     pub ui: Ui,
-    /// Who is told of what happens.
+    /// Notifications of events.
     pub alerts: Vec<Alert>,
     /// How TCP connections are split, if they are.
     pub split_tcp: Option<SplitTcp>,
-    /// Of which fleet of concentrators this one is, if of any.
+    /// The fleet that this concentrator is in, if any.
     pub fleet: Option<Fleet>,
 }
 
@@ -169,8 +169,8 @@ impl Config {
     /// Reads and checks `file`.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line; that it can't be read is at line 0. A config
-    /// for the kernel's engines is wrong here.
+    /// All errors, each with its line (0 if the file can't be read). A config for a kernel engine
+    /// is an error here.
     pub fn load(file: &Path) -> Result<Config, ConfigErrors> {
         Config::parse(&read_text(file)?, file)
     }
@@ -179,12 +179,11 @@ impl Config {
     /// relative paths.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line. A config for the kernel's engines is wrong
-    /// here.
+    /// All errors, each with its line. A config for a kernel engine is an error here.
     pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigErrors> {
         if let Some(line) = group::asked_for(text) {
-            let what = "interface.engine is one of the kernel's: this is for Braid's own tunnel";
-            let hint = "`braid up`, `down`, `status`, `export` and `link plan` are for both";
+            let what = "interface.engine is a kernel engine: this is for Braid's own tunnel";
+            let hint = "`braid up`, `down`, `status`, `export` and `link plan` work with both";
             return Err(ConfigErrors {
                 file: file.to_owned(),
                 errors: vec![Diagnostic { line, what: what.into(), hint: Some(hint.into()) }],
@@ -198,13 +197,14 @@ impl Config {
         self.peers.iter().find(|peer| peer.name.as_str() == name)
     }
 
-    /// Whether it has a secret in itself, rather than in a file that it names: a proxy's password.
+    /// Whether it contains a secret itself, rather than in a file that it names: a proxy's
+    /// password.
     fn has_secrets(&self) -> bool {
         let proxies = self.links.iter().filter_map(|link| link.proxy.as_ref());
         proxies.into_iter().any(|proxy| proxy.credentials.is_some())
     }
 
-    /// The mode of its file, where everybody may read a secret in it.
+    /// The mode of its file, if everybody may read a secret in it.
     pub fn exposed_mode(&self) -> Option<u32> {
         let mode = std::fs::metadata(&self.file).ok()?.mode() & 0o777;
         (self.has_secrets() && mode & braid_durable::OTHERS != 0).then_some(mode)
@@ -216,13 +216,13 @@ impl Config {
     }
 }
 
-/// Ten thousand rules have a tenth of that.
+/// Maximum size of a config; ten thousand rules need a tenth of that.
 const LARGEST_BYTES: u64 = 16 << 20;
 
 /// The text of a config, whatever is wrong in it.
 ///
 /// # Errors
-/// That it can't be read, or is far larger than any config, at line 0.
+/// The file can't be read or is far too large, at line 0.
 pub fn read_text(file: &Path) -> Result<String, ConfigErrors> {
     braid_durable::read_text(file, LARGEST_BYTES).map_err(|error| ConfigErrors {
         file: file.to_owned(),

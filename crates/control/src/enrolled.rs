@@ -43,7 +43,7 @@ impl EnrolledHomes {
     ///
     /// # Errors
     ///
-    /// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file.
+    /// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file.
     pub fn read(file: &Path) -> io::Result<EnrolledHomes> {
         match std::fs::read(file) {
             Ok(text) => EnrolledHomes::parse(&text),

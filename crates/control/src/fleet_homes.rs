@@ -36,7 +36,7 @@ pub struct FleetHome {
     /// What it gets at the most.
     #[serde(default)]
     pub down_limit_bytes_per_sec: Option<u64>,
-    /// What it sends at the most.
+    /// Highest rate from the home.
     #[serde(default)]
     pub up_limit_bytes_per_sec: Option<u64>,
     /// It is in this concentrator's own config, or was until a moment ago.
@@ -70,7 +70,7 @@ impl FleetHomes {
     /// Reads the file. No file is no homes.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file.
+    /// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file.
     pub fn read(file: &Path) -> io::Result<FleetHomes> {
         let none = FleetHomes::none(file);
         match std::fs::read(file) {

@@ -23,7 +23,7 @@ pub fn render(status: &GroupStatus) -> String {
     let members = bare(status.links.len() as f64);
     text.family("braid_group_members", "gauge", "Links in the config.", members);
     let troubles = bare(status.troubles.len() as f64);
-    text.family("braid_group_troubles", "gauge", "What could not be set up just now.", troubles);
+    text.family("braid_group_troubles", "gauge", "What can't be set up at the moment.", troubles);
     // Without a device of its own there is none to have a carrier.
     let device = status.device.iter();
     let carrier = device.clone().map(|device| (String::new(), flag(device.carrier)));
@@ -38,7 +38,7 @@ pub fn render(status: &GroupStatus) -> String {
 type LinkFlag = (&'static str, &'static str, fn(&GroupLinkStatus) -> bool);
 
 const LINK_FLAGS: &[LinkFlag] = &[
-    ("braid_group_link_used", "The link takes part.", |link| link.used),
+    ("braid_group_link_used", "The link is part of the group.", |link| link.used),
     ("braid_group_link_active", "The link carries traffic now.", |link| link.active),
     ("braid_group_link_carrier", "The link's device is up and has a carrier.", |link| {
         link.device.as_ref().is_some_and(|device| device.carrier)

@@ -101,7 +101,7 @@ async fn down(State(group): State<Arc<dyn ControlledGroup>>) -> StatusCode {
 }
 
 async fn unknown() -> Response {
-    let text = "a group of the kernel's can only tell its status and metrics, reload and go down; \
-                to change it, edit its config, then `braid reload`";
+    let text = "a group of kernel links can only report status and metrics, reload and go down; to \
+                change it, edit its config, then `braid reload`";
     crate::error_answer::error(StatusCode::NOT_FOUND, text).into_response()
 }

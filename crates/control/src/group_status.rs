@@ -64,7 +64,7 @@ pub struct GroupLinkStatus {
     pub trouble: Option<String>,
     /// Its share of the flows.
     pub weight: u8,
-    /// Kept for when no other link works.
+    /// Used only when no other link works.
     pub standby: bool,
     /// Its device, while it is there.
     pub device: Option<DeviceStatus>,

@@ -56,7 +56,8 @@ pub struct JoinLine {
 pub enum JoinLineError {
     /// Something else.
     #[error(
-        "this is no join line: it begins with \"braid-join:\"; copy the whole line that `braid concentrator init` printed"
+        "this is not a join line: one begins with \"braid-join:\"; copy the whole line that `braid \
+         concentrator init` printed"
     )]
     NoJoinLine,
     /// Characters were lost or changed.

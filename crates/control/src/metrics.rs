@@ -20,7 +20,7 @@ pub fn render(status: &Status) -> String {
     let mtu = [(String::new(), f64::from(status.mtu))];
     text.family("braid_device_mtu_bytes", "gauge", "MTU of the tunnel's device.", mtu);
     let warnings = [(String::new(), status.warnings.len() as f64)];
-    let help = "What works against the tunnel on the host: see braid status.";
+    let help = "Conditions on the host that work against the tunnel: see braid status.";
     text.family("braid_warnings", "gauge", help, warnings);
     let silent = [(String::new(), status.dns.silent.len() as f64)];
     text.family("braid_dns_silent_servers", "gauge", "Name servers that don't answer.", silent);
@@ -51,19 +51,19 @@ fn traffic(status: &Status, text: &mut Text) {
     };
     let ways = ["tunnel", "direct", "blocked"];
     let ways = ways.map(|way| (format!("goes=\"{way}\""), flag(way == now)));
-    text.family("braid_traffic", "gauge", "Where traffic goes: 1 for the way that it does.", ways);
+    text.family("braid_traffic", "gauge", "Where traffic goes: 1 for the current way.", ways);
 }
 
 fn alerts(status: &Status, text: &mut Text) {
     type Metric = (&'static str, &'static str, &'static str, fn(&AlertStatus) -> Option<f64>);
     const METRICS: [Metric; 5] = [
-        ("braid_alert_waiting_events", "gauge", "Events that wait to be told.", |alert| {
+        ("braid_alert_waiting_events", "gauge", "Events waiting to be delivered.", |alert| {
             Some(alert.waiting as f64)
         }),
         ("braid_alert_delivered_total", "counter", "Messages that were delivered.", |alert| {
             Some(alert.delivered as f64)
         }),
-        ("braid_alert_given_up_total", "counter", "Events that nobody was told of.", |alert| {
+        ("braid_alert_given_up_total", "counter", "Events that were never delivered.", |alert| {
             Some(alert.given_up as f64)
         }),
         ("braid_alert_failing", "gauge", "The last attempt to deliver failed.", |alert| {
@@ -72,7 +72,7 @@ fn alerts(status: &Status, text: &mut Text) {
         (
             "braid_alert_last_delivery_timestamp_seconds",
             "gauge",
-            "When a message was delivered last.",
+            "When a message was last delivered.",
             |alert| alert.last_delivered_unix.map(|unix| unix as f64),
         ),
     ];
@@ -88,13 +88,23 @@ fn links(status: &Status, text: &mut Text) {
     let present = status.links.iter().map(|link| (label(&link.name), flag(link.present)));
     text.family("braid_link_present", "gauge", "The link's device and address exist.", present);
     let standby = status.links.iter().map(|link| (label(&link.name), flag(link.standby)));
-    text.family("braid_link_standby", "gauge", "Kept for when no other link works.", standby);
+    text.family("braid_link_standby", "gauge", "Used only when no other link works.", standby);
     let tier = status.links.iter().map(|link| (label(&link.name), f64::from(link.tier)));
     text.family("braid_link_tier", "gauge", "Lower tiers are filled first.", tier);
     let trouble = status.links.iter().map(|link| (label(&link.name), flag(link.trouble.is_some())));
-    text.family("braid_link_trouble", "gauge", "It isn't used: braid status says why.", trouble);
+    text.family(
+        "braid_link_trouble",
+        "gauge",
+        "The link isn't used: braid status says why.",
+        trouble,
+    );
     let portal = status.links.iter().map(|link| (label(&link.name), flag(link.portal.is_some())));
-    text.family("braid_link_wants_login", "gauge", "Its network shows a page first.", portal);
+    text.family(
+        "braid_link_wants_login",
+        "gauge",
+        "Its network requires a login (captive portal).",
+        portal,
+    );
     let quotas =
         || status.links.iter().filter_map(|link| link.quota.as_ref().map(|quota| (link, quota)));
     let used = quotas().map(|(link, quota)| (label(&link.name), quota.used_bytes as f64));
@@ -103,7 +113,7 @@ fn links(status: &Status, text: &mut Text) {
     text.family("braid_link_quota_limit_bytes", "gauge", "Bytes allowed in a period.", limit);
     let end = quotas()
         .filter_map(|(link, quota)| Some((label(&link.name), quota.period_end_unix? as f64)));
-    let help = "When the quota begins anew.";
+    let help = "When the next quota period begins.";
     text.family("braid_link_quota_period_end_timestamp_seconds", "gauge", help, end);
 }
 
@@ -115,16 +125,16 @@ fn rules(status: &Status, text: &mut Text) {
         });
         samples.collect::<Vec<_>>()
     };
-    let help = "Connections that began by a rule.";
+    let help = "Connections that a rule matched.";
     text.family("braid_rule_connections_total", "counter", help, each(|rule| rule.connections));
-    let help = "Bytes that those sent who began a rule's connections.";
+    let help = "Bytes sent by the initiators of a rule's connections.";
     text.family("braid_rule_bytes_total", "counter", help, each(|rule| rule.bytes));
 }
 
 fn fleet(status: &Status, text: &mut Text) {
     let Some(fleet) = &status.fleet else { return };
     let one = |value: f64| [(String::new(), value)];
-    let help = "The fleet's registry answered when it was last asked.";
+    let help = "The fleet's registry answered the last request.";
     text.family("braid_fleet_registry_reachable", "gauge", help, one(flag(fleet.reachable)));
     let help = "Homes that the fleet has, as last known.";
     text.family("braid_fleet_homes", "gauge", help, one(fleet.homes as f64));
@@ -143,7 +153,7 @@ fn split_tcp(status: &Status, text: &mut Text) {
         ("reset", split.reset),
     ];
     let began = began.map(|(what, count)| (format!("outcome=\"{what}\""), count as f64));
-    let help = "TCP connections that were split, and of those refused or reset.";
+    let help = "TCP connections that were split, and those refused or reset.";
     text.family("braid_split_tcp_connections_total", "counter", help, began);
     let bytes = [("tx", split.tx_bytes), ("rx", split.rx_bytes)];
     let bytes = bytes.map(|(way, count)| (format!("direction=\"{way}\""), count as f64));
@@ -158,19 +168,22 @@ const PEER_METRICS: &[PeerMetric] = &[
     ("braid_peer_connected", "gauge", "A session exists and a path works.", |peer| {
         flag(peer.connected)
     }),
-    ("braid_peer_replaced", "gauge", "Another one stands in for it just now.", |peer| {
+    ("braid_peer_replaced", "gauge", "Another peer is standing in for it.", |peer| {
         flag(peer.served_by.is_some())
     }),
-    ("braid_peer_draining", "gauge", "It is about to go, says the concentrator.", |peer| {
+    ("braid_peer_draining", "gauge", "The concentrator says that it is draining.", |peer| {
         flag(peer.draining)
     }),
-    ("braid_peer_served_elsewhere", "gauge", "Another one serves the home, as it says.", |peer| {
-        flag(peer.served_here == Some(false))
-    }),
+    (
+        "braid_peer_served_elsewhere",
+        "gauge",
+        "The home says that another concentrator serves it.",
+        |peer| flag(peer.served_here == Some(false)),
+    ),
     ("braid_peer_announced", "gauge", "Its addresses are in the table to announce.", |peer| {
         flag(peer.announced)
     }),
-    ("braid_peer_trouble", "gauge", "Something is amiss: braid status says what.", |peer| {
+    ("braid_peer_trouble", "gauge", "Something is wrong: braid status says what.", |peer| {
         flag(peer.trouble.is_some())
     }),
     ("braid_queue_packets", "gauge", "Packets waiting at the entry.", |peer| {
@@ -208,7 +221,7 @@ const PEER_METRICS: &[PeerMetric] = &[
     (
         "braid_peer_refused_packets_total",
         "counter",
-        "Packets from the peer that were not from its addresses, or broken.",
+        "Packets from the peer that were malformed or not from its addresses.",
         |peer| peer.refused_packets as f64,
     ),
     (
@@ -220,10 +233,10 @@ const PEER_METRICS: &[PeerMetric] = &[
     (
         "braid_peer_over_limit_packets_total",
         "counter",
-        "Packets from the peer above its limit, which were dropped.",
+        "Packets from the peer dropped because of its rate limit.",
         |peer| peer.over_limit_packets as f64,
     ),
-    ("braid_abandoned_total", "counter", "Packets given up.", |peer| peer.repair.abandoned as f64),
+    ("braid_abandoned_total", "counter", "Packets abandoned.", |peer| peer.repair.abandoned as f64),
 ];
 
 fn peers(peers: &[PeerStatus], text: &mut Text) {
@@ -270,16 +283,21 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
     let rtt = each(&|path| seconds(path.srtt_ms));
     text.family("braid_path_srtt_seconds", "gauge", "Smoothed round-trip time.", rtt);
     let min_rtt = each(&|path| seconds(path.min_rtt_ms));
-    text.family("braid_path_min_rtt_seconds", "gauge", "Least round-trip time lately.", min_rtt);
+    text.family(
+        "braid_path_min_rtt_seconds",
+        "gauge",
+        "Minimum of recent round-trip times.",
+        min_rtt,
+    );
     let delta = each(&|path| seconds(path.one_way_delta_ms));
-    let help = "One-way delay over that of the fastest path.";
+    let help = "One-way delay beyond the fastest path's.";
     text.family("braid_path_one_way_delta_seconds", "gauge", help, delta);
     let jitter = each(&|path| seconds(path.jitter_ms));
     text.family("braid_path_jitter_seconds", "gauge", "Variation of round-trip times.", jitter);
     let queue = each(&|path| seconds(path.queue_ms));
-    text.family("braid_path_queue_seconds", "gauge", "What waits in the link's queue.", queue);
+    text.family("braid_path_queue_seconds", "gauge", "Estimated delay in the link's queue.", queue);
     let loss = each(&|path| Some(path.loss));
-    text.family("braid_path_loss_ratio", "gauge", "Share of packets lost lately.", loss);
+    text.family("braid_path_loss_ratio", "gauge", "Share of packets lost recently.", loss);
     let mtu = each(&|path| Some(f64::from(path.mtu)));
     text.family("braid_path_mtu_bytes", "gauge", "Largest datagram payload.", mtu);
     let flight = each(&|path| Some(path.in_flight_bytes as f64));
@@ -302,7 +320,7 @@ fn paths(peers: &[PeerStatus], text: &mut Text) {
     });
     text.family("braid_path_rate_bits_per_second", "gauge", "Traffic lately.", rate);
     let capacity = each(&|path| path.capacity_tx_mbps.map(|mbps| mbps * 1e6));
-    let help = "What the path was found to carry of what is sent.";
+    let help = "Sending rate that the path was measured to carry.";
     text.family("braid_path_capacity_bits_per_second", "gauge", help, capacity);
     let bytes = both(&|path| Some(path.rx_bytes as f64), &|path| Some(path.tx_bytes as f64));
     text.family("braid_path_bytes_total", "counter", "UDP payload bytes.", bytes);

@@ -50,7 +50,7 @@ pub(crate) async fn on_own_thread<T: Send + 'static>(
     start()?;
     let sent = REQUESTS.get().is_some_and(|requests| requests.try_send(request).is_ok());
     if !sent {
-        return Err(io::Error::other("too many requests wait; try again"));
+        return Err(io::Error::other("too many requests are waiting; try again"));
     }
     is_done.await.map_err(|_| io::Error::other("the request was cut off"))
 }

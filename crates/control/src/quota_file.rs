@@ -30,7 +30,7 @@ pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
 ///
 /// # Errors
 ///
-/// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file, and for one that a
+/// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file, and for one that a
 /// newer Braid wrote.
 pub fn read(file: &Path) -> io::Result<QuotaCounters> {
     match std::fs::read(file) {

@@ -48,7 +48,7 @@ impl ReferredPeers {
     /// Reads the file. No file is nobody.
     ///
     /// # Errors
-    /// What the system says; [`io::ErrorKind::InvalidData`] for a damaged file.
+    /// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file.
     pub fn read(file: &Path) -> io::Result<ReferredPeers> {
         match std::fs::read(file) {
             Ok(text) => ReferredPeers::parse(&text),

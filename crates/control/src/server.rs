@@ -117,14 +117,14 @@ pub async fn bind(path: &Path) -> io::Result<UnixListener> {
     if UnixStream::connect(path).await.is_ok() {
         return Err(io::Error::new(
             io::ErrorKind::AddrInUse,
-            format!("{}: a tunnel is running there already", path.display()),
+            format!("{}: a tunnel is already running there", path.display()),
         ));
     }
     match std::fs::symlink_metadata(path) {
         Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
             return Err(io::Error::new(
                 io::ErrorKind::AlreadyExists,
-                format!("{}: is there and is no socket", path.display()),
+                format!("{} exists and is not a socket", path.display()),
             ));
         }
         Ok(_) => std::fs::remove_file(path)?,

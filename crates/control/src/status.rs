@@ -85,7 +85,7 @@ pub struct AlertStatus {
     pub name: String,
     /// Where its messages go, without what is secret.
     pub to: String,
-    /// Events that wait to be told.
+    /// Events waiting to be delivered.
     pub waiting: u64,
     /// Messages that were delivered.
     pub delivered: u64,
@@ -258,7 +258,7 @@ pub struct LinkStatus {
     /// Metered, and so one tier further than its config says.
     #[serde(default)]
     pub metered: bool,
-    /// Kept for when no other link works.
+    /// Used only when no other link works.
     pub standby: bool,
     /// Allowance and what was used of it.
     pub quota: Option<QuotaStatus>,

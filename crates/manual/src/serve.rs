@@ -35,7 +35,7 @@ impl Server {
     /// Listens at `address`. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub async fn bind(folder: &Path, address: SocketAddr) -> io::Result<Server> {
         let listener = TcpListener::bind(address).await?;
         let site = Router::new().fallback_service(ServeDir::new(folder));
@@ -45,7 +45,7 @@ impl Server {
     /// Where it listens; the port is the real one where 0 was asked for.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

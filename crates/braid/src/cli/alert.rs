@@ -13,7 +13,7 @@ use std::io;
 
 #[derive(Subcommand)]
 pub enum AlertCommand {
-    /// Show who is told of what happens, and what couldn't be told yet
+    /// List who is notified of events, and what couldn't be delivered yet
     List(List),
     /// Send a message now, to see whether it arrives
     Test(Test),
@@ -52,7 +52,7 @@ impl AlertCommand {
     }
 }
 
-/// What is told about the tunnel, and about pools.
+/// Alerts about the tunnel, and about pools.
 #[derive(Serialize)]
 struct Listed {
     alerts: Vec<AlertStatus>,
@@ -65,7 +65,7 @@ fn list(global: &Global) -> Result<(), Failure> {
     let pools = PoolAlerts::usual(alerts.clone()).status();
     let listed = Listed { alerts: running(global, &alerts)?, pools };
     global.print(&listed, || match alerts.is_empty() {
-        true => "no [[alert]] in the config: nobody is told of anything".to_owned(),
+        true => "no [[alert]] in the config: nobody is notified".to_owned(),
         false => {
             let rows = listed.alerts.iter().map(|alert| row("tunnel", alert));
             let rows = rows.chain(listed.pools.iter().map(|alert| row("pools", alert)));
@@ -74,7 +74,7 @@ fn list(global: &Global) -> Result<(), Failure> {
     })
 }
 
-/// How a running tunnel gets on; of one that isn't running only what the config says.
+/// The status from a running tunnel; otherwise only what the config says.
 fn running(global: &Global, alerts: &[Alert]) -> Result<Vec<AlertStatus>, Failure> {
     let status = global.client().ok().map(|client| client.status());
     match status {
@@ -111,7 +111,7 @@ fn row(whose: &str, alert: &AlertStatus) -> Vec<String> {
     vec![alert.name.clone(), whose.to_owned(), alert.to.clone(), how]
 }
 
-/// What became of a message.
+/// The result of sending a message.
 #[derive(Serialize)]
 struct Tried {
     alert: String,

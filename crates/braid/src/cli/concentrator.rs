@@ -22,7 +22,7 @@ use clap::{Args, Subcommand};
 use ipnet::{Ipv4Net, Ipv6Net};
 use std::time::Duration;
 
-/// What the daemon has of this for its page.
+/// What the daemon's page uses of this.
 #[cfg(feature = "page")]
 pub const ON_PAGE: daemon::PageHomes = on_page::homes;
 #[cfg(not(feature = "page"))]
@@ -40,21 +40,21 @@ pub enum ConcentratorCommand {
     Renew(Renew),
     /// Revoke a join line that nobody has used
     Revoke(Revoke),
-    /// Limit what a home gets and sends
+    /// Limit a home's rates
     Limit(Limit),
     /// Shut a home out
     RemoveHome(RemoveHome),
-    /// Ask homes to go to their other concentrators, before this one goes
+    /// Ask homes to move to their other concentrators, before this one is stopped
     Drain(Drain),
-    /// Take homes again
+    /// Accept homes again
     Undrain(Undrain),
-    /// Show the fleet: who lives, who serves whom
+    /// Show the fleet: which concentrators are alive, and which homes they serve
     #[cfg(feature = "fleet")]
     Status(Status),
     /// Send a home of the fleet to another concentrator
     #[cfg(feature = "fleet")]
     MoveHome(MoveHome),
-    /// Take a concentrator that is gone for good out of the fleet
+    /// Remove a concentrator that is gone for good from the fleet
     #[cfg(feature = "fleet")]
     Forget(Forget),
     /// Show the fleet (not in this build)
@@ -63,14 +63,14 @@ pub enum ConcentratorCommand {
     /// Send a home of the fleet to another concentrator (not in this build)
     #[cfg(not(feature = "fleet"))]
     MoveHome(super::parts::Missing),
-    /// Take a concentrator that is gone for good out of the fleet (not in this build)
+    /// Remove a concentrator that is gone for good from the fleet (not in this build)
     #[cfg(not(feature = "fleet"))]
     Forget(super::parts::Missing),
 }
 
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  braid concentrator init --endpoint vpn.example.org:51900\n\nThe line that it prints goes to the home: braid home join LINE"
+    after_help = "Example:\n  braid concentrator init --endpoint vpn.example.org:51900\n\nOn the home router, give it the line that this prints: braid home join LINE"
 )]
 pub struct Init {
     #[command(flatten)]
@@ -97,16 +97,16 @@ pub struct Init {
     /// Show the join line as a QR code, too (on standard error)
     #[arg(long)]
     qr: bool,
-    /// Take part in a fleet: etcds://HOST:2379,HOST:2379/braid/, etcd://…, or sqlite:FILE
+    /// Join a fleet, by its registry: etcds://HOST:2379,HOST:2379/braid/, etcd://…, or sqlite:FILE
     #[arg(long, value_name = "REGISTRY", requires = "name")]
     fleet: Option<String>,
-    /// The PEM file of who signed etcd's certificates
+    /// PEM file of the CA that signed etcd's certificates
     #[arg(long, value_name = "FILE", requires = "fleet")]
     ca_file: Option<std::path::PathBuf>,
-    /// The user that etcd knows this concentrator as
+    /// This concentrator's user name at etcd
     #[arg(long, value_name = "USER", requires_all = ["fleet", "etcd_password_file"])]
     etcd_user: Option<String>,
-    /// The file with that user's password, of mode 600
+    /// File with that user's password, mode 0600
     #[arg(long, value_name = "FILE", requires = "etcd_user")]
     etcd_password_file: Option<std::path::PathBuf>,
     /// This concentrator's name in the fleet
@@ -135,7 +135,7 @@ pub struct AddHome {
     address: Vec<std::net::IpAddr>,
 }
 
-/// A join line to be made.
+/// A join line to create.
 #[derive(Args)]
 pub struct LineForHome {
     /// The home's name
@@ -178,7 +178,7 @@ pub struct Revoke {
     name: String,
 }
 
-/// Long enough to carry a line to a router, and no longer.
+/// Just long enough to carry a line to a router.
 const VALID: &str = "24h";
 /// A line that is found after years must be worth nothing.
 const VALID_MOST: Duration = Duration::from_secs(366 * 24 * 3600);
@@ -194,22 +194,20 @@ pub fn valid(text: &str) -> Result<Duration, String> {
 
 #[derive(Args)]
 #[command(
-    after_help = "It counts at once. The home shares it fairly among what it does.\n\nExamples:\n  \
-                  braid concentrator limit cabin --down 50Mbit --up 10Mbit\n  \
-                  braid concentrator limit cabin --none"
+    after_help = "The limit applies at once, and is shared fairly among the home's flows.\n\nExamples:\n  braid concentrator limit cabin --down 50Mbit --up 10Mbit\n  braid concentrator limit cabin --none"
 )]
 pub struct Limit {
     #[command(flatten)]
     _json: JsonFlag,
     /// The home's name
     home: String,
-    /// What it gets at the most, such as 50Mbit
+    /// Highest rate towards the home, such as 50Mbit
     #[arg(long, value_name = "RATE")]
     down: Option<braid_units::Rate>,
-    /// What it sends at the most
+    /// Highest rate from the home
     #[arg(long, value_name = "RATE")]
     up: Option<braid_units::Rate>,
-    /// No limit any more
+    /// Remove the limits
     #[arg(long, conflicts_with_all = ["down", "up"])]
     none: bool,
 }
@@ -225,33 +223,31 @@ pub struct RemoveHome {
 
 #[derive(Args)]
 #[command(
-    after_help = "Connections go on, and a home without another concentrator stays. It lasts, restarts too, until \
-                  `undrain`.\n\nExamples:\n  braid concentrator drain --dry-run   # who would go, and who would stay\n  \
-                  braid concentrator drain && braid restart && braid concentrator undrain"
+    after_help = "Connections continue; a home without another concentrator stays. Draining lasts, also across restarts, until `undrain`.\n\nExamples:\n  braid concentrator drain --dry-run   # who would go, and who would stay\n  braid concentrator drain && braid restart && braid concentrator undrain"
 )]
 pub struct Drain {
     #[command(flatten)]
     _json: JsonFlag,
     /// Another concentrator of the fleet, by its name [default: this one]
     concentrator: Option<String>,
-    /// Say who would go and who would stay, and change nothing
+    /// Show which homes would move and which would stay, without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// For how long homes that go are waited for
+    /// How long to wait for homes to move
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = braid_units::parse_duration)]
     within: Duration,
 }
 
 #[derive(Args)]
 #[command(
-    after_help = "Homes that have this one first come back at once.\n\nExample:\n  braid concentrator undrain"
+    after_help = "Homes that prefer this concentrator come back at once.\n\nExample:\n  braid concentrator undrain"
 )]
 pub struct Undrain {
     #[command(flatten)]
     _json: JsonFlag,
     /// Another concentrator of the fleet, by its name [default: this one]
     concentrator: Option<String>,
-    /// Say what would be changed, and change nothing
+    /// Show what would be changed without changing anything
     #[arg(long)]
     dry_run: bool,
 }
@@ -266,8 +262,9 @@ pub struct Status {
 
 #[cfg(feature = "fleet")]
 #[derive(Args)]
-#[command(after_help = "Connections go on where the home's addresses move along.\n\nExamples:\n  \
-                  braid concentrator move-home cabin vpn2\n  braid concentrator move-home cabin --to-any")]
+#[command(
+    after_help = "Connections continue if the home's addresses move with it.\n\nExamples:\n  braid concentrator move-home cabin vpn2\n  braid concentrator move-home cabin --to-any"
+)]
 pub struct MoveHome {
     #[command(flatten)]
     _json: JsonFlag,
@@ -275,7 +272,7 @@ pub struct MoveHome {
     home: String,
     /// The concentrator's name in the fleet
     concentrator: Option<String>,
-    /// Leave it to the fleet again
+    /// Let the fleet choose again
     #[arg(long, conflicts_with = "concentrator")]
     to_any: bool,
 }
@@ -288,7 +285,7 @@ pub struct Forget {
     _json: JsonFlag,
     /// The concentrator's name in the fleet
     concentrator: String,
-    /// Say what would be so, and change nothing
+    /// Show what would be changed without changing anything
     #[arg(long)]
     dry_run: bool,
 }

@@ -8,9 +8,9 @@ use clap::Subcommand;
 pub enum ConfigCommand {
     /// Check a config and the key files it names; print every error
     Check(Check),
-    /// Print a config in OpenWrt's form (UCI), as in /etc/config/braid
+    /// Print a config in OpenWrt's format (UCI), as in /etc/config/braid
     ToUci(ToUci),
-    /// Print a config of OpenWrt's (UCI) as TOML, or write it to a file
+    /// Print an OpenWrt config (UCI) as TOML, or write it to a file
     FromUci(FromUci),
 }
 

@@ -14,14 +14,14 @@ use std::path::PathBuf;
 pub struct Check {
     #[command(flatten)]
     _json: JsonFlag,
-    /// The config [default: that of --config]
+    /// The config [default: --config's]
     file: Option<PathBuf>,
 }
 
 impl Check {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let file = self.file.clone().unwrap_or_else(|| global.config_file());
-        // Once: what a pipe gave is gone.
+        // Read once, as the file may be a pipe.
         let read = read_text(&file).and_then(|text| match PoolsConfig::is_all_of(&text) {
             true => PoolsConfig::parse_if_any(&text, &file).map(|_| None),
             false => AnyConfig::parse(&text, &file).map(Some),
@@ -58,7 +58,7 @@ impl Check {
     }
 }
 
-/// Links whose devices aren't there now: a name may be misspelt, or a modem not plugged in.
+/// Links whose devices don't exist now: a name may be misspelt, or a modem unplugged.
 fn devices_missing(config: &Config) -> Vec<Diagnostic> {
     let now = links_now::of_tunnel(config).unwrap_or_default();
     let missing = config
@@ -68,21 +68,22 @@ fn devices_missing(config: &Config) -> Vec<Diagnostic> {
         .filter(|(link, now)| link.binding.interface.is_some() && now.device.is_none());
     let told = missing.filter_map(|(_, now)| {
         let what = format!("link {}: {} now", now.name, now.trouble?);
-        let hint = "it is used as soon as there is; `ip link` lists this host's devices";
+        let hint = "it is used as soon as there is one; `ip link` lists this host's devices";
         Some(Diagnostic { line: 0, what, hint: Some(hint.to_owned()) })
     });
     told.collect()
 }
 
-/// Files of rules that don't count as they are, and devices that nobody is.
+/// Problems with rules' files, and devices without a lease.
 fn rules_wanting(config: &Config) -> Vec<Diagnostic> {
     let told = troubles_of_files(config).into_iter().map(|what| {
-        let hint = "it is read again as soon as it changes; until then its rules match less";
+        let hint = "it is reread as soon as it changes; until then rules that use it match less";
         Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
     });
     let nobody = devices_unknown(config).into_iter().map(|(rule, device)| {
-        let what = format!("rule {rule}: no DHCP lease has the name {device:?} now");
-        let hint = "it counts as soon as one has; the device's address works without";
+        let what = format!("rule {rule}: no current DHCP lease has the name {device:?}");
+        let hint =
+            "the rule applies as soon as one does; the device's address works without a lease";
         Diagnostic { line: 0, what, hint: Some(hint.to_owned()) }
     });
     told.chain(nobody).collect()
@@ -92,7 +93,9 @@ fn rules_wanting(config: &Config) -> Vec<Diagnostic> {
 fn exposed(config: &Config) -> Option<Diagnostic> {
     config.exposed_mode().map(|mode| Diagnostic {
         line: 0,
-        what: format!("a proxy's password is in it, and mode {mode:o} lets everybody read it"),
+        what: format!(
+            "it contains a proxy's password, and its mode {mode:o} lets everybody read it"
+        ),
         hint: Some(format!("`chmod o= {}`", quoted(&config.file.display().to_string()))),
     })
 }

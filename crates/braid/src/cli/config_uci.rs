@@ -8,17 +8,17 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Where OpenWrt has it.
+/// The config's path on OpenWrt.
 const UCI_CONFIG: &str = "/etc/config/braid";
 
 #[derive(Args)]
 #[command(
-    after_help = "Comments stay behind.\n\nExample:\n  braid config to-uci /etc/braid/braid.toml > /etc/config/braid"
+    after_help = "Comments are dropped.\n\nExample:\n  braid config to-uci /etc/braid/braid.toml > /etc/config/braid"
 )]
 pub struct ToUci {
     #[command(flatten)]
     _json: JsonFlag,
-    /// The config, - for standard input [default: that of --config]
+    /// The config, - for standard input [default: --config's]
     file: Option<PathBuf>,
 }
 
@@ -29,10 +29,10 @@ pub struct ToUci {
 pub struct FromUci {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Write it here, readable by its owner alone; a file that is there is replaced
+    /// Write it to this file (mode 0600), replacing an existing one
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Config of OpenWrt's, - for standard input
+    /// The OpenWrt config, - for standard input
     #[arg(default_value = UCI_CONFIG)]
     file: PathBuf,
 }
@@ -52,7 +52,7 @@ impl FromUci {
             return global.print(&json!({ "toml": toml }), || toml.trim_end().to_owned());
         };
         let text = format!("# Made of {}: change that.\n{toml}", self.file.display());
-        // What can't be used replaces nothing.
+        // An invalid config must not replace a file.
         check(&text, &self.file)?;
         let written = braid_durable::replace(out, text.as_bytes(), Some(0o600));
         written.map_err(|error| Failure::io(&format!("writing {}", out.display()), &error))?;
@@ -62,14 +62,14 @@ impl FromUci {
     }
 }
 
-/// The config that `file` was made into is good, but for what its keys say.
+/// Checks the config converted from `file`, except its key files.
 fn check(text: &str, file: &Path) -> Result<(), ConfigErrors> {
     let read = match PoolsConfig::is_all_of(text) {
         true => PoolsConfig::parse_if_any(text, file).map(drop),
         false => AnyConfig::parse(text, file).map(drop),
     };
     read.map_err(|mut wrong| {
-        // Lines are those of what isn't written.
+        // Line numbers would refer to the unwritten output.
         wrong.errors.iter_mut().for_each(|error| error.line = 0);
         wrong
     })

@@ -13,14 +13,14 @@ pub fn confirm() -> Result<(), Failure> {
 /// Asks for the name of what is about to be lost; a failure unless the user types it.
 #[cfg(feature = "pools")]
 pub fn confirm_by_name(name: &str) -> Result<(), Failure> {
-    let question = "What is on it is lost for good. Type its name to do it: ";
+    let question = "All its data will be lost for good. Type its name to go on: ";
     match answer_to(question, "--confirm NAME")? == name {
         true => Ok(()),
         false => Err(declined()),
     }
 }
 
-/// What the user types; `instead` is the option for those who aren't at a terminal.
+/// What the user types; `instead` is the option to use without a terminal.
 fn answer_to(question: &str, instead: &str) -> Result<String, Failure> {
     if !std::io::stdin().is_terminal() {
         let message = format!(

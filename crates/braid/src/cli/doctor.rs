@@ -20,17 +20,17 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid doctor\n  braid doctor --measure\n  braid doctor --json | jq -r '.findings[].code'\n  braid doctor --bundle report.txt\n\nFor disks: `braid pool doctor`.\n\nExit codes: 0 nothing wrong, 10 something should be mended, 11 the tunnel doesn't do its work"
+    after_help = "Examples:\n  braid doctor\n  braid doctor --measure\n  braid doctor --json | jq -r '.findings[].code'\n  braid doctor --bundle report.txt\n\nFor disks: `braid pool doctor`.\n\nExit codes: 0 nothing wrong, 10 something should be fixed, 11 the tunnel doesn't do its work"
 )]
 pub struct Doctor {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Write what was found and seen to a new file for a bug report, with keys, addresses and
-    /// names blacked out
+    /// Write findings and state to a new file for a bug report, with keys, addresses and names
+    /// blacked out
     #[arg(long, value_name = "FILE")]
     bundle: Option<PathBuf>,
-    /// Measure each link alone and all together first, to the concentrator; meanwhile all traffic
-    /// goes over the link that is measured
+    /// First measure the links to the concentrator, each alone and all together; meanwhile all
+    /// traffic goes over the link being measured
     #[arg(long)]
     measure: bool,
     /// Measure links with a quota too
@@ -41,11 +41,11 @@ pub struct Doctor {
     seconds: Option<u32>,
 }
 
-/// Between two looks.
+/// Time between the two looks.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Events that are looked at.
+/// Number of events to consider.
 const EVENTS: u32 = 200;
-/// As of pools: see [`super::pool`].
+/// Same codes as for pools, see [`super::pool`].
 const ATTENTION: u8 = 10;
 const BROKEN: u8 = 11;
 

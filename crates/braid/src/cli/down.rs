@@ -16,9 +16,9 @@ pub struct Down {
     _json: JsonFlag,
 }
 
-/// Long enough for every rule and route to be taken back on a slow router.
+/// Long enough to undo every rule and route on a slow router.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Between two looks.
+/// Polling interval.
 const STEP: Duration = Duration::from_millis(50);
 
 impl Down {
@@ -43,14 +43,14 @@ impl Down {
     }
 }
 
-/// The daemon that is asked to end, and what it was started with.
+/// The daemon that is asked to stop, and its config.
 struct Running {
     config: AnyConfig,
     holder: Holder,
 }
 
 impl Running {
-    /// None when it can't be told: with a socket alone the config may be another tunnel's.
+    /// `None` when unknown: with only a socket given, the config may be another tunnel's.
     fn of(global: &Global) -> Option<Running> {
         let config = match global.args.socket {
             Some(_) => None,
@@ -60,7 +60,7 @@ impl Running {
         Some(Running { config, holder })
     }
 
-    /// What it lacked to take all back this process may have.
+    /// This process may have the resources that the daemon lacked to undo everything.
     fn take_back_the_rest(self) -> Result<(), Failure> {
         let Running { config, holder } = self;
         if !daemon::has_left_something(&config) {
@@ -75,7 +75,7 @@ impl Running {
                     return Err(does_not_end(holder));
                 }
                 Some(now) if now == holder => std::thread::sleep(STEP),
-                // Somebody has started another: what is set is that one's.
+                // Somebody has started another daemon, which owns what is set.
                 Some(_) => return Ok(()),
             }
         }
@@ -84,22 +84,22 @@ impl Running {
 
 fn does_not_end(Holder { process }: Holder) -> Failure {
     Failure::failed(format!(
-        "process {process} runs the tunnel and doesn't end; `kill -9 {process}`, then \
-         `braid down` again"
+        "process {process} runs the tunnel and doesn't stop: `kill -9 {process}`, then `braid \
+         down` again"
     ))
 }
 
-/// Nobody listens: somebody deleted the socket of one that runs, or it crashed and may have left
-/// rules and routes.
+/// Nothing listens: either the socket of a running daemon was deleted, or it crashed and may have
+/// left rules and routes.
 fn unheard(global: &Global, socket: PathBuf) -> Result<(), Failure> {
-    // With a socket alone the config may be another tunnel's.
+    // With only a socket given, the config may be another tunnel's.
     if global.args.socket.is_some() {
         return Err(ClientError::NotRunning(socket).into());
     }
     let config = global.load_any_config()?;
     if let Some(holder) = daemon::holder(&config)? {
         end_by_signal(&config, holder)?;
-        // As after every signal a kill switch stays in force.
+        // As after every signal, a kill switch stays on.
         if daemon::has_left_something(&config) {
             daemon::take_back(&config)?;
         }
@@ -110,11 +110,11 @@ fn unheard(global: &Global, socket: PathBuf) -> Result<(), Failure> {
     }
     daemon::take_back(&config)?;
     global.print(&json!({ "down": true, "after_crash": true }), || {
-        "no tunnel was running; what a crash had left is taken back".to_owned()
+        "no tunnel was running; what a crash had left behind is cleaned up".to_owned()
     })
 }
 
-/// It listens and doesn't answer: it may lack files or memory for that. A signal needs neither.
+/// It listens but doesn't answer: it may lack file descriptors or memory. A signal needs neither.
 fn deaf(global: &Global, error: ClientError) -> Result<(), Failure> {
     let Some(Running { config, holder }) = Running::of(global) else { return Err(error.into()) };
     end_by_signal(&config, holder)?;
@@ -152,5 +152,5 @@ pub fn wait_until_gone(client: &Client) -> Result<(), Failure> {
             Ok(true) | Err(_) => std::thread::sleep(STEP),
         }
     }
-    Err(Failure::failed("the tunnel is still up 20 s after it was told to go down"))
+    Err(Failure::failed("the tunnel is still up 20 s after it was told to stop; see its log"))
 }

@@ -10,7 +10,7 @@ use clap::Args;
 pub struct Events {
     #[command(flatten)]
     _json: JsonFlag,
-    /// How many, the newest first
+    /// Number of events to show, newest first
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     last: u32,
 }

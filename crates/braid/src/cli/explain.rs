@@ -17,19 +17,19 @@ pub struct Explain {
     asked: Asked,
 }
 
-/// A connection that is asked about.
+/// The connection to explain.
 #[derive(Args)]
 pub struct Asked {
     #[command(flatten)]
     _json: JsonFlag,
-    /// The server, by name or address; port 443 without one
+    /// The server, by name or address; the port defaults to 443
     #[arg(value_name = "HOST[:PORT]")]
     to: String,
-    /// The device of the LAN that calls, by address, hardware address or the name of its lease;
-    /// without it this host
+    /// The LAN device that connects: IP address, MAC address or name in its DHCP lease [default:
+    /// this host]
     #[arg(long, value_name = "DEVICE")]
     from: Option<String>,
-    /// Whose program of this host calls, by number
+    /// UID of the user whose program on this host connects
     #[arg(long, conflicts_with = "from")]
     uid: Option<u32>,
     /// tcp, udp or icmp
@@ -53,7 +53,7 @@ impl Explain {
 }
 
 impl Asked {
-    /// One for each IP version that the server has.
+    /// One query per IP version of the server.
     pub fn queries(&self) -> Result<Vec<ExplainQuery>, Failure> {
         let (host, port) = self.server()?;
         let addresses: Vec<IpAddr> = match host.parse() {
@@ -86,7 +86,7 @@ impl Asked {
             Some((host, port)) => match port.parse() {
                 Ok(port) => Ok((host.to_owned(), port)),
                 Err(_) => {
-                    let what = format!("{port:?} is no port; write {host}:443");
+                    let what = format!("{port:?} is not a port; write {host}:443");
                     Err(Failure::new(FailureKind::Usage, what))
                 }
             },
@@ -96,7 +96,7 @@ impl Asked {
 
 fn look_up(host: &str, port: u16) -> Result<Vec<IpAddr>, Failure> {
     let found = (host, port).to_socket_addrs().map_err(|error| {
-        Failure::failed(format!("{host} can't be looked up: {error}; give its address"))
+        Failure::failed(format!("can't look up {host}: {error}; give its address instead"))
     })?;
     Ok(found.map(|address| address.ip()).collect())
 }
@@ -118,12 +118,12 @@ pub fn tell(global: &Global, query: &ExplainQuery, answer: &ExplainAnswer) -> Re
             });
         }
         if answer.rule.is_none() {
-            lines.push("  no rule is for it".to_owned());
+            lines.push("  no rule matches".to_owned());
         }
         let goes = [way(&answer.way)].into_iter().chain(answer.treated.iter().cloned());
         lines.push(format!("  {}", goes.collect::<Vec<_>>().join(", ")));
         if let Some(then) = &answer.if_link_died {
-            lines.push(format!("  if that link died: {}", way(then)));
+            lines.push(format!("  if that link fails: {}", way(then)));
         }
         lines.join("\n")
     })
@@ -132,8 +132,10 @@ pub fn tell(global: &Global, query: &ExplainQuery, answer: &ExplainAnswer) -> Re
 fn way(way: &ExplainedWay) -> String {
     match way {
         ExplainedWay::Tunnel => "takes the tunnel".to_owned(),
-        ExplainedWay::Direct { link: Some(link) } => format!("leaves by {link}, beside the tunnel"),
-        ExplainedWay::Direct { link: None } => "goes by the host's own routes".to_owned(),
+        ExplainedWay::Direct { link: Some(link) } => {
+            format!("leaves by {link}, bypassing the tunnel")
+        }
+        ExplainedWay::Direct { link: None } => "takes the host's own routes".to_owned(),
         ExplainedWay::Blocked => "is refused".to_owned(),
     }
 }

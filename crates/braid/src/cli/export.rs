@@ -29,7 +29,8 @@ impl Export {
         let config = match global.load_any_config()? {
             AnyConfig::Group(config) => config,
             AnyConfig::Tunnel(_) => {
-                let message = "Braid's own tunnel is no other tool's; `interface.engine` names an engine of the kernel";
+                let message = "Braid's own tunnel can't be exported to other tools; set \
+                               `interface.engine` to an engine of the kernel";
                 return Err(Failure::new(FailureKind::Usage, message));
             }
         };
@@ -50,7 +51,7 @@ impl Export {
     }
 }
 
-/// One file as it is; several with their names, as `tail` shows them.
+/// A single file as it is; several with their names, like `tail`.
 fn shown(files: &[Exported]) -> String {
     match files {
         [file] => file.contents.trim_end().to_owned(),

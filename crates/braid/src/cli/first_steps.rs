@@ -16,7 +16,7 @@ const MOST_NAMES: usize = 4;
 /// What is there for everybody. Pages of the manual come with packages, whose program has all.
 #[cfg(feature = "lab")]
 const FURTHER: (&str, &str) = (
-    "All commands; the manual; a demonstration that touches nothing:",
+    "All commands, the manual, and a demonstration that changes nothing:",
     "braid --help; man braid; braid lab demo",
 );
 #[cfg(not(feature = "lab"))]
@@ -90,12 +90,12 @@ fn steps(machine: &Machine) -> Vec<String> {
     let mut step = |what: String, command: &str| lines.push(format!("{what}\n    {command}"));
     if machine.runs {
         step(
-            "The tunnel runs. How it is, and what is wrong if anything is:".into(),
+            "The tunnel is running. Show its state, and what is wrong:".into(),
             "braid status; braid doctor",
         );
     } else if machine.has_config {
         step(
-            "There is a config, and no tunnel runs of it. Check it, start it:".into(),
+            "There is a config, but its tunnel isn't running. Check it and start it:".into(),
             "braid config check && braid up",
         );
     } else if let Some(address) = machine.public.first() {
@@ -105,9 +105,9 @@ fn steps(machine: &Machine) -> Vec<String> {
         );
     } else {
         let can = match machine.uplinks.len() {
-            0 => "No way out was found here yet; with one this".to_owned(),
-            1 => format!("One way out, {}; with a second this", machine.uplinks[0]),
-            _ => format!("Ways out: {}. This", named(&machine.uplinks)),
+            0 => "No uplink was found yet; with one this".to_owned(),
+            1 => format!("One uplink, {}; with a second this", machine.uplinks[0]),
+            _ => format!("Uplinks: {}. This", named(&machine.uplinks)),
         };
         step(
             format!("{can} can be a home: paste the line that the concentrator printed."),
@@ -116,16 +116,13 @@ fn steps(machine: &Machine) -> Vec<String> {
     }
     if !machine.pools.is_empty() {
         step(
-            format!(
-                "Pools: {}. How they are, and what is wrong if anything is:",
-                named(&machine.pools)
-            ),
+            format!("Pools: {}. Show their state, and what is wrong:", named(&machine.pools)),
             "braid pool status; braid pool doctor",
         );
     } else if machine.free_disks.len() > 1 {
         step(
             format!(
-                "Disks that seem free: {}. What they could become:",
+                "Disks that seem free: {}. Show what they could become:",
                 named(&machine.free_disks)
             ),
             &format!("braid pool plan {}", machine.free_disks.join(" ")),
@@ -176,7 +173,7 @@ mod tests {
         let router = Machine { uplinks: names(&["wan", "wwan0"]), ..Machine::default() };
         let text = told(&router);
         assert!(
-            text.contains("Ways out: wan, wwan0. This can") && text.contains("braid home join -"),
+            text.contains("Uplinks: wan, wwan0. This can") && text.contains("braid home join -"),
             "{text}"
         );
         let vps = Machine { public: names(&["203.0.113.5:51900"]), ..router.clone() };
@@ -191,7 +188,7 @@ mod tests {
         let ready = Machine { has_config: true, ..router };
         assert!(told(&ready).contains("braid config check && braid up"));
         assert!(told(&Machine { runs: true, ..ready }).contains("braid status"));
-        assert!(told(&Machine::default()).contains("No way out"));
+        assert!(told(&Machine::default()).contains("No uplink"));
     }
 
     #[test]

@@ -12,24 +12,24 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "Hours, days and months are those of this host's time zone. While the tunnel runs it is asked; else the file is read.\n\nExamples:\n  braid history\n  braid history --link dsl --by month\n  braid history --by hour --last 48 --csv\n  braid history --json | jq '.periods[-1].rx_bytes'"
+    after_help = "Hours, days and months are in this host's time zone. A running tunnel is asked; otherwise its history file is read.\n\nExamples:\n  braid history\n  braid history --link dsl --by month\n  braid history --by hour --last 48 --csv\n  braid history --json | jq '.periods[-1].rx_bytes'"
 )]
 pub struct History {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Only what this link carried; else all that went through the tunnel
+    /// Only traffic over this link; without it, all traffic through the tunnel
     #[arg(long, value_name = "NAME", conflicts_with = "peer")]
     link: Option<String>,
-    /// Only what went to and from this peer (at a concentrator: a home)
+    /// Only traffic to and from this peer (on a concentrator: a home)
     #[arg(long, value_name = "NAME")]
     peer: Option<String>,
-    /// Only what this device of the LAN sent and got
+    /// Only traffic of this LAN device
     #[arg(long, value_name = "NAME", conflicts_with_all = ["link", "peer"])]
     device: Option<String>,
     /// A row for each hour, day or month
     #[arg(long, value_enum, default_value = "day")]
     by: Rows,
-    /// How many of them, up to now [default: 24 hours, 31 days, 12 months]
+    /// Number of rows, up to now [default: 24 hours, 31 days, 12 months]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=30_000))]
     last: Option<u32>,
     /// Print comma-separated values
@@ -101,7 +101,7 @@ impl Known {
             let message = format!("no history yet: there is no {}", file.display());
             return Err(Failure::failed(message));
         }
-        tell("no tunnel is running: this is what it has left");
+        tell("no tunnel is running: this is its stored history");
         Ok(Known::File(
             Store::open_to_read(&file)
                 .map_err(|error| Failure::failed(format!("{}: {error}", file.display())))?,
@@ -145,8 +145,8 @@ pub fn file_of(config: &Config) -> PathBuf {
 fn unknown(series: &Series, known: &[Series]) -> Failure {
     let names: Vec<String> = known.iter().map(ToString::to_string).collect();
     let what = match names.is_empty() {
-        true => "nothing is known yet".to_owned(),
-        false => format!("known are {}", names.join(", ")),
+        true => "there is no history yet".to_owned(),
+        false => format!("there is history of {}", names.join(", ")),
     };
     Failure::new(FailureKind::Failed, format!("no history of {series}; {what}"))
 }

@@ -43,13 +43,13 @@ pub enum HomeCommand {
 pub struct Join {
     #[command(flatten)]
     _json: JsonFlag,
-    /// What `braid concentrator init` or `add-home` printed: `-` reads it from standard input,
-    /// the name of a file from there
+    /// The line that `braid concentrator init` or `add-home` printed, `-` to read it from standard
+    /// input, or the name of a file to read it from
     line: String,
     /// Use these devices as links instead of all that have a default route
     #[arg(long, value_name = "DEVICE")]
     interface: Vec<DeviceName>,
-    /// Name the devices in the config, also on a laptop, where links are taken by what they are:
+    /// Name the devices in the config, even on a laptop, where links are otherwise matched by kind:
     /// Ethernet, Wi-Fi, a phone
     #[arg(long)]
     by_name: bool,
@@ -59,12 +59,12 @@ pub struct Join {
     /// Let no traffic out except through the tunnel, even while the concentrator is unreachable
     #[arg(long, conflicts_with = "no_default_route")]
     kill_switch: bool,
-    /// Split TCP connections at this end of the tunnel; quicker for short and for very fast
-    /// ones, most so if the concentrator does it too
+    /// Split TCP connections at this end of the tunnel; short and very fast ones become quicker,
+    /// most if the concentrator does it too
     #[arg(long, conflicts_with = "no_default_route")]
     split_tcp: bool,
-    /// Join one more concentrator, which stands in for the one that this router has joined:
-    /// traffic takes it within a second when the other one is gone
+    /// Join another concentrator as a stand-in for the one that this router has joined: traffic
+    /// switches to it within a second when the first is gone
     #[arg(long, conflicts_with_all = [
         "interface", "by_name", "no_default_route", "kill_switch", "split_tcp", "no_start", "replace"
     ])]
@@ -267,7 +267,7 @@ impl Join {
             let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
             let through = match gateways.is_empty() {
                 true if absent.contains(&uplink.interface.as_str()) => {
-                    ", which isn't there now: `ip -brief link` shows what is".to_owned()
+                    ", which doesn't exist now: `ip -brief link` shows which do".to_owned()
                 }
                 true => String::new(),
                 false => format!(" through {}", gateways.join(", ")),
@@ -278,7 +278,7 @@ impl Join {
         let (config, key) = (files.config.display(), files.key.display());
         lines.push(match files.are_kept {
             true => format!("will write {config}:"),
-            false => format!("will write {config}, {key} and two secrets of the join line:"),
+            false => format!("will write {config}, {key} and two secrets from the join line:"),
         });
         lines.extend(text.lines().map(|line| format!("  {line}").trim_end().to_owned()));
         if text.contains("default_route = true") {
@@ -290,15 +290,15 @@ impl Join {
         }
         if text.contains("default_route = true") && !self.split_tcp {
             lines.push(
-                "TCP connections go through the tunnel whole; --split-tcp makes short and very fast \
-                 ones quicker (split_tcp)"
+                "TCP connections run end to end through the tunnel; --split-tcp makes short and \
+                 very fast ones quicker (split_tcp)"
                     .to_owned(),
             );
         }
         if !self.no_start {
             lines.push(match service::starts_at_boot("braid-home.service", &files.config) {
-                true => "then start the tunnel, now and at boot".to_owned(),
-                false => "then start the tunnel, now; at boot nothing starts it here".to_owned(),
+                true => "then start the tunnel now and at boot".to_owned(),
+                false => "then start the tunnel now; nothing starts it at boot here".to_owned(),
             });
         }
         lines.join("\n")

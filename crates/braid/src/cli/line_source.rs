@@ -51,7 +51,7 @@ mod tests {
         let given = join_line("braid-join:AAAA").map(drop).unwrap_err();
         assert_eq!(from_file.to_string(), given.to_string());
         let neither = join_line("AAAA").map(drop).unwrap_err();
-        assert!(neither.to_string().contains("no join line"), "{neither}");
+        assert!(neither.to_string().contains("not a join line"), "{neither}");
         for file in ["/no/such/file", "line.txt"] {
             let absent = join_line(file).map(drop).unwrap_err();
             assert!(absent.to_string().contains("No such file"), "{absent}");

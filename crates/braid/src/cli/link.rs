@@ -30,7 +30,7 @@ pub enum LinkCommand {
     Remove(Remove),
     /// Test whether a link works: device, socket, and its paths while the tunnel runs
     Test(Test),
-    /// Get to the page that a hotel's or a train's network wants to be seen first, by this link
+    /// Reach the login page (captive portal) of a hotel's or train's network over this link
     Login(Login),
     /// List the configured links, and uplinks of the host that aren't configured yet
     List(List),
@@ -48,7 +48,7 @@ pub struct Add {
     /// Send through this network device
     #[arg(long)]
     interface: Option<String>,
-    /// Send through whatever interface is of this kind: ethernet, wifi, wwan or tether (a phone)
+    /// Send through the interface of this kind: ethernet, wifi, wwan or tether (a phone)
     #[arg(long, conflicts_with = "interface", value_parser = Offered::<String>::new(LinkKind::WORDS), hide_possible_values = true)]
     kind: Option<String>,
     /// Send through the interface of this USB device, as lsusb shows it, such as 18d1:4eeb
@@ -70,7 +70,7 @@ pub struct Add {
     /// all tiers
     #[arg(long)]
     tier: Option<u8>,
-    /// Whether it is metered, and so one tier further; without it NetworkManager is asked
+    /// Whether it is metered, which puts it one tier later; by default NetworkManager is asked
     #[arg(long)]
     metered: Option<bool>,
     /// Use it only when no other link works
@@ -79,10 +79,11 @@ pub struct Add {
     /// Price of a gigabyte
     #[arg(long)]
     price: Option<f64>,
-    /// auto: UDP, and what passes while that doesn't; udp or tls alone
+    /// auto (UDP, or whatever passes while UDP doesn't), udp or tls
     #[arg(long, value_parser = Offered::<String>::new(["auto", "udp", "tls"]), hide_possible_values = true)]
     transport: Option<String>,
-    /// HTTP proxy by which TLS is tried as well, such as http://10.0.0.1:3128; "none" removes it
+    /// HTTP proxy through which TLS is tried as well, such as http://10.0.0.1:3128; "none" removes
+    /// it
     #[arg(long, value_name = "URL")]
     proxy: Option<String>,
     /// Limit on the receiving rate, such as 5Mbit; "none" removes it
@@ -118,8 +119,8 @@ pub struct Test {
     _json: JsonFlag,
     /// The link's name
     name: String,
-    /// Measure what it carries, alone and as part of the tunnel, to the concentrator; meanwhile
-    /// all traffic goes over it
+    /// Measure its throughput to the concentrator, alone and as part of the tunnel; meanwhile all
+    /// traffic goes over it
     #[arg(long)]
     speed: bool,
     /// How long each direction is measured, 1 to 20 [default: 4]
@@ -231,7 +232,7 @@ fn tell_of_trouble(global: &Global, name: &str) {
     let links = links_now::of_tunnel(&config).unwrap_or_default();
     let trouble = links.into_iter().filter(|link| link.name == name).find_map(|it| it.trouble);
     if let Some(trouble) = trouble {
-        failure::tell(&format!("link {name}: {trouble}; it is used as soon as it can be"));
+        failure::tell(&format!("link {name}: {trouble}; it is used as soon as possible"));
     }
 }
 
@@ -263,7 +264,7 @@ fn change(
     let place = place.map_or(String::new(), |place| format!(" ({place})"));
     global.print(&value, || match running {
         true => format!("link {name}: {done}{place}"),
-        false => format!("link {name}: {done}{place}, from the next `braid up` on"),
+        false => format!("link {name}: {done}{place}, starting with the next `braid up`"),
     })
 }
 
@@ -272,8 +273,8 @@ fn of_running_alone(client: &Client, name: &str) -> Option<Failure> {
     let status = client.status().ok()?;
     status.links.iter().any(|link| link.name == name).then(|| {
         Failure::failed(format!(
-            "link {name} isn't in the config, only in the running tunnel: it was added for now. \
-             `--temporary` changes it there"
+            "link {name} isn't in the config, only in the running tunnel: it was added \
+             temporarily. `--temporary` changes it there"
         ))
     })
 }
@@ -363,7 +364,7 @@ impl Login {
             std::thread::sleep(Duration::from_millis(250));
         }
         Err(Failure::failed(format!(
-            "by link {} nobody wants a login: no page was shown in place of another one",
+            "link {} has no login page: no web page was redirected",
             self.name
         )))
     }
@@ -496,7 +497,7 @@ fn list(global: &Global) -> Result<(), Failure> {
         let mut lines = columns(&rows);
         lines.extend(free.iter().map(|uplink| {
             let name = &uplink.interface;
-            format!("not used: {name} (`braid link add {name} --interface {name}` takes it in)")
+            format!("not used: {name} (`braid link add {name} --interface {name}` adds it)")
         }));
         lines.join("\n")
     })

@@ -15,7 +15,7 @@ pub enum ManualCommand {
     Build(build::Build),
     /// Serve a site over HTTP
     Serve(serve::Serve),
-    /// Look for dead links and for ids that are there twice
+    /// Check a site for dead links and duplicate ids
     Check(check::Check),
 }
 

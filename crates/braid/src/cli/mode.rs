@@ -11,7 +11,8 @@ use serde_json::json;
 pub struct ModeCommand {
     #[command(flatten)]
     _json: JsonFlag,
-    /// adaptive, balance-rr, balance-xor, active-backup, broadcast or overflow; none shows it
+    /// adaptive, balance-rr, balance-xor, active-backup, broadcast or overflow; without it, the
+    /// current mode is shown
     #[arg(value_parser = Offered::<Mode>::new(Mode::WORDS), hide_possible_values = true)]
     mode: Option<Mode>,
     /// Change only the running tunnel, not the config
@@ -46,7 +47,7 @@ impl ModeCommand {
         let value = json!({ "mode": mode, "running": running, "saved": !self.temporary });
         global.print(&value, || match running {
             true => format!("mode {mode}"),
-            false => format!("mode {mode}, from the next `braid up` on"),
+            false => format!("mode {mode}, starting with the next `braid up`"),
         })
     }
 }

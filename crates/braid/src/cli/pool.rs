@@ -61,9 +61,9 @@ use std::process::ExitCode;
 /// What can be done with pools.
 #[derive(Subcommand)]
 pub enum PoolCommand {
-    /// List every disk: what it is, how it is, what is on it, whether it can be used
+    /// List every disk: model, health, contents, and whether it can be used
     Disks(disks::Disks),
-    /// Rank the layouts that disks allow for a use; also for disks not bought yet
+    /// Rank the possible layouts of disks for a use; also of disks not bought yet
     Plan(plan::Plan),
     /// Show the state of every pool, one line each
     Status(status::Status),
@@ -86,7 +86,7 @@ pub enum PoolCommand {
     Convert(convert::Convert),
     /// Reclaim space from half-empty chunks and spread data evenly
     Rebalance(rebalance::Rebalance),
-    /// Give a pool up: unmount it, and leave its disks empty
+    /// Destroy a pool: unmount it and empty its disks
     Destroy(destroy::Destroy),
     /// Open an encrypted pool's disks and mount it
     Open(open::Open),

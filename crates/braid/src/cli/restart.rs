@@ -38,7 +38,8 @@ impl Restart {
             Err(ClientError::Broken { .. } | ClientError::NotRunning(_)) => {}
             Err(ClientError::Refused { not_found: true, .. }) => {
                 return Err(Failure::failed(format!(
-                    "braid {} runs, which can't be restarted so: `braid down`, then `braid up`",
+                    "braid {} is running, which can't be restarted this way: run `braid down`, \
+                     then `braid up`",
                     before.version
                 )));
             }
@@ -48,8 +49,10 @@ impl Restart {
         let name = config.name();
         let told = json!({ "restarted": name, "version": now.version, "before": before.version });
         global.print(&told, || match now.version == before.version {
-            true => format!("{name} runs by a fresh start of braid {}", now.version),
-            false => format!("{name} runs by braid {}; it was {}", now.version, before.version),
+            true => format!("{name} now runs braid {}, freshly started", now.version),
+            false => {
+                format!("{name} now runs braid {}; before it was {}", now.version, before.version)
+            }
         })
     }
 }
@@ -69,7 +72,7 @@ fn wait_for_another(
         std::thread::sleep(PAUSE);
     }
     Err(last.map_or_else(
-        || Failure::failed("the program that ran still does; see its log"),
+        || Failure::failed("the old program is still running; see its log"),
         |error| Failure::failed(format!("{error}: 30 s after the restart; see the log")),
     ))
 }

@@ -25,7 +25,7 @@ pub enum RuleCommand {
     Add(Box<Add>),
     /// Remove a rule
     Remove(Remove),
-    /// Ask the config which rule a connection would fall under; no tunnel is needed
+    /// Show which rule in the config would match a connection; needs no running tunnel
     Test(Test),
 }
 
@@ -45,31 +45,31 @@ pub struct Add {
     _json: JsonFlag,
     /// The rule's name
     name: String,
-    /// tunnel, direct (beside the tunnel, by a link) or block
+    /// tunnel, direct (over a link, bypassing the tunnel) or block
     #[arg(long = "do", value_name = "WHAT", value_parser = Offered::<String>::new(["tunnel", "direct", "block"]), hide_possible_values = true)]
     does: String,
-    /// Devices of the LAN: addresses, hardware addresses, names of leases
+    /// LAN devices: IP addresses, MAC addresses, names in DHCP leases
     #[arg(long, value_delimiter = ',')]
     device: Vec<String>,
-    /// Networks that connections come from
+    /// Source networks
     #[arg(long, value_delimiter = ',', value_name = "NETWORK")]
     from: Vec<String>,
-    /// Networks that they go to
+    /// Destination networks
     #[arg(long, value_delimiter = ',', value_name = "NETWORK")]
     to: Vec<String>,
-    /// Files with a network a line
+    /// Files with one destination network per line
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     to_file: Vec<String>,
-    /// Names that they go to, with all below
+    /// Destination domains, including their subdomains
     #[arg(long, value_delimiter = ',')]
     domain: Vec<String>,
-    /// Files with a name a line
+    /// Files with one destination domain per line
     #[arg(long, value_delimiter = ',', value_name = "FILE")]
     domain_file: Vec<String>,
-    /// Countries that they go to, two letters
+    /// Destination countries, two letters
     #[arg(long, value_delimiter = ',')]
     country: Vec<String>,
-    /// Autonomous systems that they go to
+    /// Destination autonomous systems
     #[arg(long, value_delimiter = ',')]
     asn: Vec<String>,
     /// tcp, udp or icmp
@@ -81,46 +81,47 @@ pub struct Add {
     /// Code point of the DS field, such as ef
     #[arg(long)]
     dscp: Option<String>,
-    /// Users of this host, by number
+    /// Users of this host, by UID
     #[arg(long, value_delimiter = ',')]
     uid: Vec<String>,
     /// Programs of this control group, such as system.slice/backup.service
     #[arg(long)]
     cgroup: Vec<String>,
-    /// Hours, such as 20:00-06:30
+    /// Time of day, such as 20:00-06:30
     #[arg(long)]
     time: Option<String>,
     /// Days, such as mon,fri
     #[arg(long, value_delimiter = ',')]
     days: Vec<String>,
-    /// With direct: links in this order; else the best by tier
+    /// With direct: links to use, in this order; by default the best tier
     #[arg(long, value_delimiter = ',')]
     links: Vec<String>,
-    /// With direct: tunnel or block, while none of the links works
+    /// With direct: what to do while none of the links works, tunnel or block
     #[arg(long, value_parser = Offered::<String>::new(["tunnel", "block"]), hide_possible_values = true)]
     otherwise: Option<String>,
-    /// With direct: connections on a later link end when an earlier one works again
+    /// With direct: end connections on a later link when an earlier one works again
     #[arg(long)]
     end_on_recovery: bool,
-    /// With tunnel: a mode of its own
+    /// With tunnel: a mode for this traffic alone
     #[arg(long, value_parser = Offered::<String>::new(Mode::WORDS), hide_possible_values = true)]
     mode: Option<String>,
-    /// With tunnel: low, normal or high, its share beside other traffic
+    /// With tunnel: low, normal or high, its share relative to other traffic
     #[arg(long, value_parser = Offered::<String>::new(Priority::WORDS), hide_possible_values = true)]
     priority: Option<String>,
-    /// With tunnel: what its packets are worth, realtime or bulk
+    /// With tunnel: traffic class, realtime or bulk
     #[arg(long, value_parser = Offered::<String>::new(Class::WORDS), hide_possible_values = true)]
     class: Option<String>,
-    /// With tunnel: twice (each packet by two links) or parity (one for every four, real-time)
+    /// With tunnel: twice (each packet over two links) or parity (one parity packet per four, for
+    /// real-time traffic)
     #[arg(long, value_parser = Offered::<String>::new(Redundancy::WORDS), hide_possible_values = true)]
     redundancy: Option<String>,
-    /// With tunnel: no more than this comes in, all its connections together, such as 5Mbit
+    /// With tunnel: limit on the receiving rate of all its connections together, such as 5Mbit
     #[arg(long, value_name = "RATE")]
     rate_down: Option<String>,
-    /// With tunnel: no more than this goes out
+    /// With tunnel: limit on the sending rate
     #[arg(long, value_name = "RATE")]
     rate_up: Option<String>,
-    /// Put it before this rule; else it is the last
+    /// Insert it before this rule; by default it goes last
     #[arg(long, value_name = "RULE")]
     before: Option<String>,
 }
@@ -154,7 +155,7 @@ impl RuleCommand {
                     match after.into_iter().find(|trouble| !before.contains(trouble)) {
                         // A rule that is to block would block nothing.
                         Some(trouble) => Err(Failure::failed(format!(
-                            "{trouble}, and rule {} isn't added: mend the file first",
+                            "{trouble}; rule {} isn't added: fix the file first",
                             add.name
                         ))),
                         None => Ok(()),
@@ -179,14 +180,16 @@ impl Add {
         let rule = config.rules.iter().find(|rule| rule.name.as_str() == self.name);
         if rule.is_some_and(|rule| rule.matches == Traffic::default()) {
             failure::tell(
-                "it is for all traffic that no rule before it takes: no --to, --device or the like says for which",
+                "it matches all traffic that no earlier rule matches, as no --to, --device or the \
+                 like narrows it",
             );
         }
         for (_, device) in
             devices_unknown(&config).iter().filter(|(rule, _)| rule.as_str() == self.name)
         {
             failure::tell(&format!(
-                "no DHCP lease has the name {device:?} now; it counts as soon as one has"
+                "no current DHCP lease has the name {device:?}; the rule applies as soon as one \
+                 does"
             ));
         }
         Ok(())
@@ -259,14 +262,16 @@ fn change(
         Ok(()) => true,
         Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => false,
         Err(error) => {
-            let why = format!("the config has rule {name} {done}, the running tunnel not: {error}");
+            let why = format!(
+                "rule {name} is {done} in the config, but not in the running tunnel: {error}"
+            );
             return Err(Failure::failed(why));
         }
     };
     let value = json!({ "rule": name, "done": done, "running": running, "place": place });
     global.print(&value, || match running {
         true => format!("rule {name}: {done} ({place})"),
-        false => format!("rule {name}: {done} ({place}), from the next `braid up` on"),
+        false => format!("rule {name}: {done} ({place}), starting with the next `braid up`"),
     })
 }
 
@@ -291,7 +296,7 @@ fn list(global: &Global) -> Result<(), Failure> {
 
 fn table(config: &Config, running: Option<&[RuleStatus]>) -> String {
     if config.rules.is_empty() {
-        return "no rules: everything goes one way (`braid rule add --help`)".to_owned();
+        return "no rules: all traffic goes the same way (`braid rule add --help`)".to_owned();
     }
     let mut rows =
         vec![["RULE", "LINE", "DOES", "NOW", "CONNECTIONS", "SENT"].map(str::to_owned).to_vec()];

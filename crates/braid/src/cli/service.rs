@@ -61,7 +61,9 @@ pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
             up_command(file)
         )));
     }
-    super::failure::tell("no systemd unit for it is installed: to start it at boot is yours");
+    super::failure::tell(
+        "no systemd unit for it is installed: arrange yourself that it starts at boot",
+    );
     Ok("started".to_owned())
 }
 

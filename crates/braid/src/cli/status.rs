@@ -9,8 +9,7 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Of each path: DOWN and UP are the traffic just now, UPMAX is what the path was found to carry of \
-                  what is sent (it stays when nothing is), DELAY is the way there, over the fastest path's.\n\nExamples:\n  braid status\n  braid status --watch\n  braid status --json | jq '.peers[].paths[].srtt_ms'"
+    after_help = "For each path: DOWN and UP are the current rates, UPMAX is the sending rate that it was measured to carry (kept while idle), DELAY is its one-way delay beyond the fastest path's.\n\nExamples:\n  braid status\n  braid status --watch\n  braid status --json | jq '.peers[].paths[].srtt_ms'"
 )]
 pub struct StatusCommand {
     #[command(flatten)]
@@ -36,7 +35,9 @@ impl StatusCommand {
             Err(wrong) => {
                 // It goes on by the config that it has read.
                 let Some(client) = global.running_without_config() else { return Err(wrong) };
-                failure::tell(&format!("{wrong}\nwhat runs has read it before:"));
+                failure::tell(&format!(
+                    "{wrong}\nthe running tunnel uses the version it read before:"
+                ));
                 let group = client.group_status().is_ok();
                 (client, group)
             }

@@ -30,14 +30,16 @@ pub fn lines(status: &Status, width: Option<usize>) -> Vec<Line> {
     }
     if !status.listen.is_empty() {
         let addresses: Vec<String> = status.listen.iter().map(ToString::to_string).collect();
-        lines.push(Line::from(format!("listens on {}", addresses.join(", "))));
+        lines.push(Line::from(format!("listening on {}", addresses.join(", "))));
     }
     lines.extend(status.fleet.iter().flat_map(about_fleet));
     if status.draining {
-        lines.push(attention("draining: homes are asked to go to another concentrator".to_owned()));
+        lines.push(attention(
+            "draining: homes are asked to move to another concentrator".to_owned(),
+        ));
     }
     for link in status.links.iter().filter(|link| !link.present || link.trouble.is_some()) {
-        let why = link.trouble.as_deref().unwrap_or("not there");
+        let why = link.trouble.as_deref().unwrap_or("doesn't exist");
         lines.push(attention(format!("link {}: {why}", link.name)));
     }
     lines.extend(status.traffic.as_ref().and_then(beside_the_tunnel).map(attention));
@@ -68,8 +70,8 @@ fn lasting(seconds: f64) -> String {
 fn beside_the_tunnel(traffic: &Traffic) -> Option<String> {
     let what = match traffic {
         Traffic::Tunnel => return None,
-        Traffic::Direct { link: Some(link) } => format!("goes direct by {link}"),
-        Traffic::Direct { link: None } => "goes by the host's own routes".to_owned(),
+        Traffic::Direct { link: Some(link) } => format!("goes direct over {link}"),
+        Traffic::Direct { link: None } => "takes the host's own routes".to_owned(),
         Traffic::Blocked => "is blocked (kill switch)".to_owned(),
     };
     Some(format!("traffic: no peer answers; it {what}"))
@@ -124,14 +126,14 @@ fn about_names(dns: &DnsStatus, concentrator: bool) -> Option<String> {
     let (silent, instead) = (join(&dns.silent), join(&dns.instead));
     match (dns.silent.is_empty(), dns.instead.is_empty()) {
         (true, true) if dns.by_resolved => {
-            Some("names: systemd-resolved asks through the tunnel".to_owned())
+            Some("names: systemd-resolved queries go through the tunnel".to_owned())
         }
         (true, true) => None,
         (true, false) if concentrator => Some(format!("name server for homes: {instead}")),
-        (true, false) => Some(format!("name server: {instead} in place of the links'")),
+        (true, false) => Some(format!("name server: {instead} instead of the links' own")),
         (false, true) => Some(format!("name server: {silent} doesn't answer")),
         (false, false) => {
-            Some(format!("name server: {silent} doesn't answer; {instead} is asked instead"))
+            Some(format!("name server: {silent} doesn't answer; using {instead} instead"))
         }
     }
 }
@@ -149,12 +151,12 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) ->
     let head = Line::toned(head, tone);
     let mut lines: Vec<String> = Vec::new();
     let stands_in = peer.stands_in_for.iter().map(|owner| format!("  stands in for {owner}"));
-    let served_by = peer.served_by.iter().map(|other| format!("  {other} stands in for it now"));
+    let served_by = peer.served_by.iter().map(|other| format!("  {other} now stands in for it"));
     lines.extend(stands_in.chain(served_by));
-    lines.extend(peer.draining.then(|| "  is about to go".to_owned()));
+    lines.extend(peer.draining.then(|| "  is draining".to_owned()));
     lines.extend(match peer.served_here {
         Some(false) => Some("  served by another concentrator".to_owned()),
-        Some(true) => Some("  served here, and has another concentrator".to_owned()),
+        Some(true) => Some("  served here, and has another concentrator to move to".to_owned()),
         None => None,
     });
     lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
@@ -178,11 +180,11 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) ->
         ),
     ]);
     if peer.over_limit_packets > 0 {
-        lines.push(format!("  dropped: {} packets above its limit", peer.over_limit_packets));
+        lines.push(format!("  dropped: {} packets over its rate limit", peer.over_limit_packets));
     }
     if peer.refused_packets + peer.isolated_packets > 0 {
         lines.push(format!(
-            "  dropped: {} packets not from its addresses or broken, {} to other homes",
+            "  dropped: {} packets malformed or from foreign addresses, {} to other homes",
             peer.refused_packets, peer.isolated_packets
         ));
     }

@@ -8,12 +8,12 @@ use clap::Args;
 
 #[derive(Args)]
 #[command(
-    after_help = "Down is towards homes. What was sent again or twice is what this end sent. A device has the name of its DHCP lease, or its address; `braid history --device NAME` shows what it carried by day.\n\nExamples:\n  braid traffic\n  braid traffic --top 50 --json | jq -r '.flows[] | [.device, .remote, .rate_rx_mbps] | @tsv'"
+    after_help = "Down is towards homes. Retransmissions and duplicates are those that this end sent. Devices are shown by the name in their DHCP lease, or else by address; `braid history --device NAME` shows a device's traffic by day.\n\nExamples:\n  braid traffic\n  braid traffic --top 50 --json | jq -r '.flows[] | [.device, .remote, .rate_rx_mbps] | @tsv'"
 )]
 pub struct Traffic {
     #[command(flatten)]
     _json: JsonFlag,
-    /// How many flows, those that carry most first
+    /// Number of flows to show, busiest first
     #[arg(long, value_name = "COUNT", default_value_t = 15)]
     top: u32,
 }
@@ -52,7 +52,7 @@ fn render(traffic: &TrafficStatus, at_home: bool) -> String {
     }
     let others = traffic.others_rx_bytes.saturating_add(traffic.others_tx_bytes);
     if others > 0 {
-        lines.push(format!("{} of flows too many to be told apart", size(others)));
+        lines.push(format!("{} of flows beyond those that are tracked", size(others)));
     }
     lines.join("\n")
 }

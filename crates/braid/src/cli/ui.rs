@@ -48,7 +48,7 @@ enum UiCommand {
     Login(Login),
     /// Set the password of a role
     Password(Password),
-    /// Serve the page where there are pools and no tunnel
+    /// Serve the page on a host that has pools but no tunnel
     #[cfg(feature = "pools")]
     Serve(Box<serve::Serve>),
     #[cfg(not(feature = "pools"))]
@@ -143,7 +143,7 @@ impl Open {
             .stderr(Stdio::null())
             .spawn();
         if opened.is_err() {
-            tell("there is no xdg-open here: open the address yourself");
+            tell("xdg-open is not installed: open the address yourself");
         }
         Ok(())
     }
@@ -161,7 +161,9 @@ fn client(global: &Global) -> Result<Client, Failure> {
 /// Who sees the same in the browser talks to this host.
 fn tell_of_certificate(link: &LoginLink) {
     if let Some(certificate) = &link.certificate {
-        tell(&format!("the browser asks about a certificate: its SHA-256 is {certificate}"));
+        tell(&format!(
+            "the browser will warn about the certificate: its SHA-256 must be {certificate}"
+        ));
     }
 }
 
@@ -222,10 +224,8 @@ fn asked() -> Result<String, Failure> {
             .map_err(|error| Failure::io("reading the password", &error))
     };
     let first = ask("New password: ")?;
-    match ask("The same again: ")? == first {
+    match ask("Repeat it: ")? == first {
         true => Ok(first),
-        false => {
-            Err(Failure::new(FailureKind::Declined, "the two are not the same: nothing changed"))
-        }
+        false => Err(Failure::new(FailureKind::Declined, "the two differ: nothing was changed")),
     }
 }

@@ -78,8 +78,8 @@ impl Up {
                 AnyConfig::Group(_) => false,
             };
             return global.print(&json!({ "kill_switch": wanted }), || match wanted {
-                true => "the kill switch is in force; `braid down` lifts it".to_owned(),
-                false => "the config asks for no kill switch".to_owned(),
+                true => "the kill switch is on; `braid down` turns it off".to_owned(),
+                false => "the config doesn't enable the kill switch".to_owned(),
             });
         }
         if self.foreground {
@@ -125,7 +125,7 @@ fn render(preview: &Preview) -> String {
     }
     lines.extend(preview.traffic.iter().map(|text| format!("traffic: {text}")));
     lines.extend(preview.warnings.iter().map(|text| format!("warning: {text}")));
-    lines.push("nothing was changed; --json has the firewall's rules, too".to_owned());
+    lines.push("nothing was changed; --json also shows the firewall rules".to_owned());
     lines.join("\n")
 }
 

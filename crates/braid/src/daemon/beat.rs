@@ -1,15 +1,14 @@
-//! When what is done again and again is done: counted from one moment for all, so that who looks
-//! once a second finds as many reports come each time. Where each counted from when it was done
-//! last, a second had now five reports, now four: a rate seemed to fall by a fifth every ten
-//! seconds.
+//! Schedules periodic work, counted from one common moment, so that a reader once a second sees the
+//! same number of reports each time. If each were scheduled from its last run, a second would have
+//! now five reports, now four: a rate would seem to drop by a fifth every ten seconds.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
-/// When something that is done once in `every` is next, `offset` after a whole multiple of it. What
-/// took too long leaves beats out.
+/// The next time for something done once in `every`, at `offset` after a whole multiple of it.
+/// Beats missed because something took too long are skipped.
 pub fn next(every: Duration, offset: Duration, now: Instant) -> Instant {
     next_since(*BEGAN, every, offset, now)
 }
@@ -18,7 +17,7 @@ fn next_since(began: Instant, every: Duration, offset: Duration, now: Instant) -
     let passed = now.saturating_duration_since(began + offset);
     let beats = passed.as_nanos() / every.as_nanos().max(1) + 1;
     let whole = u32::try_from(beats).map_or(Duration::ZERO, |beats| every.saturating_mul(beats));
-    // After more beats than can be counted, years, any moment is as good.
+    // After more beats than can be counted (years), any moment is as good.
     began.checked_add(offset + whole).filter(|next| *next > now).unwrap_or(now + every)
 }
 

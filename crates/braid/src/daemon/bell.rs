@@ -1,11 +1,11 @@
-//! Has the bridge look at what the data plane tells, as soon as there is something.
+//! Makes the bridge read the data plane's events as soon as there are some.
 
 use super::data_channel::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Weak};
 
-/// Rings by a command, of which no more than one waits.
+/// Rings by sending a command, at most one at a time.
 #[derive(Clone)]
 pub struct Bell {
     commands: Weak<Sender<Command>>,
@@ -13,22 +13,22 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// One for who takes these commands.
+    /// A bell for the receiver of these commands.
     pub fn new(commands: Weak<Sender<Command>>) -> Bell {
         Bell { commands, rung: Arc::default() }
     }
 
-    /// There is something.
+    /// Signals that there is an event.
     pub fn ring(&self) {
         if !self.rung.swap(true, Ordering::AcqRel)
             && let Some(commands) = self.commands.upgrade()
         {
-            // Nobody is there to hear it any more, else.
+            // If this fails, the receiver is gone.
             let _ = commands.send(Command::Hear);
         }
     }
 
-    /// Before one looks: what is told from now on rings again.
+    /// Call it before reading: events from now on ring again.
     pub fn heard(&self) {
         self.rung.store(false, Ordering::Release);
     }

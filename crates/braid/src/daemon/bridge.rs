@@ -1,5 +1,5 @@
-//! The bridge between the daemon's words (names, config, status) and the data plane's
-//! (numbers, the core's types). Runs on a thread of its own: [`start`].
+//! Translates between the daemon's terms (names, config, status) and the data plane's (numbers, the
+//! core's types). Runs on a thread of its own: [`start`].
 
 mod challenges;
 mod introductions;
@@ -39,21 +39,21 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// How often a snapshot is published and quotas are counted.
 pub const TICK: Duration = Duration::from_millis(200);
-/// How soon after a command a snapshot is published, as others may follow it; and how soon after
-/// another one that of an event is.
+/// Delay between a command and the snapshot, as more commands may follow; and minimum time between
+/// a snapshot and one for an event.
 const SOON: Duration = Duration::from_millis(10);
-/// How often flows are looked at: every so many ticks.
+/// How often flows are read: every this many ticks.
 const FLOWS_EACH: u32 = 5;
 /// See [`Core::SetRank`].
 const MOST_WILLING: u8 = 0;
 const LEAST_WILLING: u8 = u8::MAX;
 /// Listening sockets are links of their own, numbered from here...
 const FIRST_LISTENING: u16 = 0x8000;
-/// ...and those where homes call by TLS from here.
+/// ...and those where homes connect by TLS from here.
 const FIRST_LISTENING_TLS: u16 = LinkId::FIRST_REPAIRED;
 /// Links that leave by TLS.
 const FIRST_LEAVING_TLS: u16 = 0xe000;
-/// As they are called in the log.
+/// Their name in the log.
 const LISTENING: &str = "(listening)";
 
 /// Starts the data plane. It ends after [`Command::Stop`], when the other end
@@ -68,7 +68,7 @@ pub fn start(
     let (rules, modes) = classes::classes(&setup.rules, setup.mode, setup.xor_hash);
     let count = u8::try_from(setup.queues.len()).ok().and_then(NonZeroU8::new);
     let count = count.ok_or(io::ErrorKind::InvalidInput)?;
-    // The device of an Ethernet takes no bare packets.
+    // An Ethernet device doesn't accept bare IP packets.
     let carries_ip = setup.queues.iter().all(|queue| queue.layer() == Layer::L3);
     let addresses = if carries_ip { setup.addresses } else { Vec::new() };
     let tunnels = Worker::all(count).zip(setup.queues).map(|(worker, queue)| {
@@ -115,7 +115,7 @@ pub fn start(
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
 }
 
-/// When a quota's period ends that holds this moment (both Unix seconds).
+/// The end of the quota period that contains this moment (both Unix seconds).
 pub fn period_end(period: QuotaPeriod, at: i64) -> i64 {
     translate::period(period).end(at)
 }
@@ -125,32 +125,31 @@ struct Bridge {
     xor_hash: XorHash,
     links: BTreeMap<Name, BridgedLink>,
     peers: BTreeMap<PeerId, BridgedPeer>,
-    /// Numbers once given stay with the name: a link that comes back goes on
-    /// with its path.
+    /// Numbers stay assigned to names: a link that returns continues with its path.
     numbers: BTreeMap<(Name, Transport), LinkId>,
-    /// Bytes of each link's paths when they were last added to its quota. A link
-    /// that comes back goes on with its paths' counters.
+    /// Bytes of each link's paths when they were last added to its quota. A link that returns
+    /// continues with its paths' counters.
     counted: BTreeMap<LinkId, u64>,
     introductions: Introductions,
     reporter: Reporter,
     /// See [`Snapshot::unwatched`].
     unwatched: BTreeMap<String, String>,
-    /// Homes are asked to go to another concentrator.
+    /// Homes are asked to move to another concentrator.
     draining: bool,
-    /// How willing this one is to serve some homes, as the fleet has it.
+    /// How willing this concentrator is to serve some homes, from the fleet.
     ranks: BTreeMap<PublicKey, u8>,
-    /// To whom homes are referred, as the fleet has it.
+    /// Where homes are referred, from the fleet.
     referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
-    /// Of a home's connections, after it moved.
+    /// Challenges for a home's connections after it moved.
     challenges: Challenges,
     bell: Bell,
 }
 
 struct BridgedLink {
-    /// Each transport is a link to the core.
+    /// For the core, each transport is a link.
     ids: BTreeMap<Transport, LinkId>,
     link: Link,
-    /// When it is used, by its tier and its price.
+    /// Its tier, considering its price.
     tier: u8,
     quota: Option<Quota>,
     exhausted: bool,
@@ -162,13 +161,13 @@ struct BridgedPeer {
     name: Name,
     public_key: PublicKey,
     last_handshake: Option<Instant>,
-    /// As last told.
+    /// As last reported.
     trouble: Option<String>,
     /// As the config says.
     stands_in_for: Option<Name>,
     /// Packets to its addresses go to this one.
     served_by: Option<PeerId>,
-    /// To whom it refers us; none before it has said so.
+    /// Where it refers us; `None` before it has said so.
     refers_to: Option<Vec<Referral>>,
 }
 
@@ -194,7 +193,7 @@ impl Bridge {
                     if self.carry_out(command).is_err() {
                         break;
                     }
-                    // Who changed something sees it.
+                    // So that whoever changed something sees the result.
                     next = next.min(Instant::now() + SOON);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -261,7 +260,7 @@ impl Bridge {
                 let config = known.config();
                 match transport {
                     Transport::Udp => tracing::info!(link = link.as_str(), "link in use"),
-                    other => tracing::info!(link = link.as_str(), "tried by {other}"),
+                    other => tracing::info!(link = link.as_str(), "trying {other}"),
                 }
                 self.plane.attach(id, config, socket)
             }
@@ -296,7 +295,7 @@ impl Bridge {
                 self.add_link(link, used);
                 self.order_links()
             }
-            // The reconciler has closed the sockets of one that has another egress now.
+            // The reconciler has closed the sockets of a link that has another egress now.
             Change::SetLink(link) | Change::RebindLink(link) => self.set_link(link),
             Change::RemoveLink(name) => {
                 let Some(link) = self.links.remove(&name) else { return Ok(()) };
@@ -344,7 +343,7 @@ impl Bridge {
         }
     }
 
-    /// What those that serve this home say of others.
+    /// The referrals of the concentrators that serve this home.
     fn referring(&self) -> Vec<Referring> {
         let owners = self.peers.iter().filter(|(_, peer)| peer.stands_in_for.is_none());
         owners
@@ -369,7 +368,7 @@ impl Bridge {
         self.peers.iter().map(|(id, peer)| (*id, self.rank(&peer.public_key))).collect()
     }
 
-    /// Tells homes to which something else was said before.
+    /// Tells those homes whose rank has changed.
     fn say_ranks(&self, before: &BTreeMap<PeerId, u8>) -> Result<(), Stopped> {
         for (id, rank) in self.ranks_now() {
             if before.get(&id) != Some(&rank) {
@@ -422,7 +421,7 @@ impl Bridge {
         if !peer.is_known() {
             return Ok(());
         }
-        // Whom we call is reached by the links that the first worker has.
+        // Peers that we connect to are reached over the first worker's links.
         let calls = peer.endpoints.is_empty() && peer.stands_in_for.is_none();
         let id = self.plane.add_peer(translate::peer(&peer, preshared_key), calls)?;
         if let Some(token) = token {
@@ -452,7 +451,7 @@ impl Bridge {
         self.line_up(id)
     }
 
-    /// Tells the core which peers stand in for which, as far as the new one is of them.
+    /// Tells the core which peers stand in for which, as far as the new one is involved.
     fn line_up(&mut self, new: PeerId) -> Result<(), Stopped> {
         let named = |name: &Name| self.peers.iter().find(|(_, peer)| peer.name == *name);
         for (id, peer) in &self.peers {
@@ -474,13 +473,13 @@ impl Bridge {
             peer.served_by = None;
         }
         if self.peers.is_empty() {
-            // Another's paths count from 0.
+            // Another peer's paths count from 0.
             self.counted.clear();
         }
         self.plane.change(Core::RemovePeer(id))
     }
 
-    /// One link's price may change the turn of others.
+    /// A link's price may change the order of others.
     fn order_links(&mut self) -> Result<(), Stopped> {
         let links: Vec<&Link> = self.links.values().map(|known| &known.link).collect();
         let tiers = order::tiers(&links);
@@ -505,7 +504,8 @@ impl Bridge {
         self.peers.iter().find(|(_, p)| p.public_key == *key).map(|(id, _)| *id)
     }
 
-    /// Whether somebody has something to do now: somebody came or went, or is served elsewhere.
+    /// Handles events. Returns whether others must act: a peer came or went, or is served
+    /// elsewhere.
     fn note_events(&mut self) -> bool {
         let mut news = false;
         let mut names: BTreeMap<LinkId, &str> = BTreeMap::new();
@@ -577,7 +577,7 @@ impl Bridge {
         news
     }
 
-    /// What isn't as it should be between this host and its peers.
+    /// Updates the troubles between this host and its peers.
     fn follow_troubles(&mut self, report: &braid_dataplane::Report) {
         for (id, state) in &report.peers {
             let Some(peer) = self.peers.get_mut(id) else { continue };
@@ -593,7 +593,7 @@ impl Bridge {
         }
     }
 
-    /// Sockets that the kernel refuses to watch, and those that it watches after all.
+    /// Reports sockets that the kernel refuses to watch, and those that it watches again.
     fn follow_unwatched(&mut self, report: &braid_dataplane::Report) {
         let name = |id: &LinkId| {
             let known = self.links.values().find(|link| link.ids.values().any(|own| own == id));
@@ -603,9 +603,7 @@ impl Bridge {
             .unwatched
             .iter()
             .map(|(id, error)| {
-                let trouble = format!(
-                    "the kernel doesn't watch its socket: {error}; it is asked again each second"
-                );
+                let trouble = format!("can't watch its socket: {error}; retrying every second");
                 (name(id), trouble)
             })
             .collect();
@@ -618,7 +616,7 @@ impl Bridge {
         self.unwatched = now;
     }
 
-    /// A link whose quota is used up is used only when nothing else works.
+    /// Counts quotas. A link whose quota is used up is used only when nothing else works.
     fn count_quotas(&mut self, report: &braid_dataplane::Report) {
         let now = unix_seconds();
         for link in self.links.values_mut() {
@@ -629,7 +627,7 @@ impl Bridge {
                     .filter(|p| p.link == id)
                     .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
                     .sum();
-                // None: it may be back, and its paths not yet.
+                // Zero: the link may be back, but its paths not yet.
                 if total > 0 {
                     let before = self.counted.insert(id, total).unwrap_or(0);
                     news += total.saturating_sub(before);
@@ -687,7 +685,7 @@ fn unix_seconds() -> i64 {
     i64::try_from(unix.as_secs()).unwrap_or(i64::MAX)
 }
 
-/// Unpredictable: it makes the flow hash's key and the instance.
+/// An unpredictable number, for the flow hash's key and the instance.
 fn seed() -> u64 {
     use std::hash::{BuildHasher, Hasher};
     std::collections::hash_map::RandomState::new().build_hasher().finish()

@@ -1,5 +1,5 @@
-//! Which interface each link has whose config says what it is like (`match`) instead of its
-//! name. An interface serves one link at most. Pure.
+//! Chooses an interface for each link that is configured by properties (`match`) instead of a name.
+//! An interface serves at most one link. Pure.
 
 use super::hardware::Hardware;
 use braid_control::config::LinkMatch;
@@ -21,21 +21,21 @@ pub struct Interface {
     pub connection: Option<(String, String)>,
 }
 
-/// The interfaces by what the links ask for: their numbers, or why there is none.
+/// The interfaces by the links' `match`: their index, or why there is none.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chosen(HashMap<LinkMatch, Result<u32, String>>);
 
 impl Chosen {
-    /// The number of the interface that was chosen for it; else why none was.
+    /// The index of the chosen interface; otherwise why there is none.
     pub fn of(&self, wanted: &LinkMatch) -> Result<u32, String> {
         let nothing = || Err(format!("no interface matches {wanted}"));
         self.0.get(wanted).cloned().unwrap_or_else(nothing)
     }
 }
 
-/// Chooses. As many of the links as can be have one; the one with more conditions chooses first,
-/// then the earlier one. Of several interfaces a link has one that works, else the one that it
-/// had, else the oldest.
+/// Chooses so that as many links as possible have an interface; links with more conditions choose
+/// first, then earlier ones. Among several interfaces a link prefers one that works, then the one
+/// that it had, then the oldest.
 pub fn choose(wanted: &[&LinkMatch], interfaces: &[Interface], before: &Chosen) -> Chosen {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|link| Reverse(wanted[*link].conditions()));
@@ -64,7 +64,7 @@ pub fn choose(wanted: &[&LinkMatch], interfaces: &[Interface], before: &Chosen) 
         let outcome = match (has, of_another) {
             (Some(at), _) => Ok(interfaces[at].index),
             (None, Some(at)) => {
-                Err(format!("{} matches {wanted}, but another link has it", interfaces[*at].name))
+                Err(format!("{} matches {wanted}, but another link uses it", interfaces[*at].name))
             }
             (None, None) => Err(format!("no interface matches {wanted}")),
         };
@@ -87,14 +87,14 @@ fn fits(wanted: &LinkMatch, interface: &Interface) -> bool {
 struct Seats {
     /// What each link may have, the best first.
     by_preference: Vec<Vec<usize>>,
-    /// Who has each interface.
+    /// The link that has each interface.
     holders: Vec<Option<usize>>,
     /// The interfaces that were asked for in this round.
     asked: Vec<bool>,
 }
 
 impl Seats {
-    /// Gives the link one; others may have to take another one for it, none loses its own.
+    /// Assigns an interface to the link; others may have to switch, but none loses its interface.
     fn seat(&mut self, link: usize) -> bool {
         for place in 0..self.by_preference[link].len() {
             let at = self.by_preference[link][place];
@@ -202,7 +202,7 @@ mod tests {
         assert_eq!(numbers(&wanted, &[dock.clone(), ethernet(2)], &none), [2, 1, 0]);
         let why = choose(&wanted.iter().collect::<Vec<_>>(), &[dock], &none);
         let why = why.of(&wanted[2]).unwrap_err();
-        assert_eq!(why, "eth1 matches connection \"Dock\", but another link has it");
+        assert_eq!(why, "eth1 matches connection \"Dock\", but another link uses it");
         assert_eq!(numbers(&wanted, &[], &none), [0, 0, 0]);
     }
 

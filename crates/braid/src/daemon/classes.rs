@@ -20,8 +20,8 @@ pub fn mode(mode: config::Mode, xor_hash: XorHash) -> Mode {
     }
 }
 
-/// What of the rules packets in the tunnel show, and the mode of each class by its index. A rule
-/// without a mode keeps what it matches from later ones.
+/// The conditions of rules that can be seen in the tunnel's packets, and the mode of each class by
+/// its index. A rule without a mode shields what it matches from later rules.
 pub fn classes(rules: &[Rule], usual: config::Mode, xor_hash: XorHash) -> (ClassRules, Vec<Mode>) {
     let (mut found, mut modes) = (Vec::new(), Vec::new());
     for rule in rules.iter().filter(|rule| rule.matches.seen_by_host_alone().is_none()) {
@@ -30,7 +30,7 @@ pub fn classes(rules: &[Rule], usual: config::Mode, xor_hash: XorHash) -> (Class
         found.extend(class_rules(&rule.matches, ClassIndex(index)));
         modes.push(mode(own.unwrap_or(usual), xor_hash));
     }
-    // Without any mode of their own nothing needs to be looked at.
+    // If no rule has a mode, packets needn't be classified.
     let given = |rule: &Rule| matches!(rule.action, Action::Tunnel(it) if it.mode.is_some());
     match rules.iter().any(given) {
         true => (ClassRules(found), modes),

@@ -64,9 +64,9 @@ pub struct RunningTunnel {
     observer: Observer,
     flows: Mutex<Flows>,
     measuring: Measuring,
-    /// What is told of the fleet, and the homes that are to be left to others of it.
+    /// The fleet's status, and the homes to leave to other concentrators.
     fleet: FleetPart,
-    /// Set once there is something to hand out.
+    /// Set once it exists.
     this: OnceLock<Weak<RunningTunnel>>,
     _speed: Option<braid_speed::Server>,
     #[cfg(feature = "page")]
@@ -76,9 +76,9 @@ pub struct RunningTunnel {
     split: Option<SplitProxy>,
     _carriers: Option<Server>,
     program: Program,
-    /// Who may ask besides root, if the config says it.
+    /// Who may use the control socket besides root, if configured.
     admits: Option<server::Admits>,
-    /// Of the device, for the program that goes on with it.
+    /// Of the device, for the program that takes over.
     queues: Mutex<Vec<OwnedFd>>,
     ending: Ending,
     /// Whether somebody asked for that by `down`.
@@ -86,9 +86,8 @@ pub struct RunningTunnel {
 }
 
 impl RunningTunnel {
-    /// Takes back what a crash left behind, or goes on with what is handed on, then brings
-    /// everything up. On an error, nothing stays but the kill switch; of what is handed on all
-    /// but the device.
+    /// Undoes what a crash left behind, or takes over what is handed on, then brings everything up.
+    /// On an error only the kill switch stays; of what was handed on, everything except the device.
     pub fn start(
         mut config: Config,
         program: Program,
@@ -192,7 +191,7 @@ impl Running for RunningTunnel {
         let told = Arc::downgrade(self);
         let alerts = move || told.upgrade().map(|running| running.config_now().alerts);
         if let Err(error) = self.observer.tell(&self.config, alerts) {
-            tracing::warn!(%error, "nobody is told of what happens: no thread can be started");
+            tracing::warn!(%error, "nobody is notified of events: no thread can be started");
         }
         let watched = Arc::downgrade(self);
         let seen = move || {
@@ -227,14 +226,14 @@ impl Running for RunningTunnel {
         Some(self.data_plane.pulse())
     }
 
-    /// Tells why the data plane ended, if it did so by itself.
+    /// The result says why the data plane ended, if it did so by itself.
     fn stop(&self) -> Result<(), DaemonError> {
         #[cfg(feature = "page")]
         if let Some(page) = self.page.get() {
             page.stop();
         }
         self.observer.stop();
-        // While there still is a way to say so to both ends.
+        // While both ends can still be notified.
         if let Some(split) = &self.split {
             split.stop();
         }
@@ -253,9 +252,9 @@ impl Running for RunningTunnel {
         }
     }
 
-    /// The data plane takes leave last: what is given to it from then on waits in the device.
+    /// The data plane leaves last: packets from then on wait in the device.
     fn leave(&self) -> Option<HandedOn> {
-        // Its connections end with this process: while there still is a way to say so.
+        // Its connections end with this process; do it while both ends can still be notified.
         if let Some(split) = &self.split {
             split.stop();
         }
@@ -271,8 +270,8 @@ impl RunningTunnel {
         std::mem::take(&mut self.queues.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What each device sent and got since the last time. The core is told which flows are
-    /// whose, and what rules give them.
+    /// What each device sent and received since the last call. Tells the core the flows' owners and
+    /// their treatment by rules.
     fn look_at_flows(&self) -> Vec<DeviceSecond> {
         let snapshot = self.data_plane.snapshot();
         let config = self.config_now();
@@ -313,7 +312,7 @@ impl Controlled for RunningTunnel {
         for link in links.iter_mut().filter(|link| link.trouble.is_none()) {
             link.trouble = snapshot.unwatched.get(&link.name).cloned();
         }
-        // Of those that call this host it's not known how they could be reached.
+        // For peers that connect to this host it isn't known how to reach them.
         if config.peers.iter().any(|peer| !peer.endpoints.is_empty()) {
             tell_pathless(&mut links, &snapshot.peers);
         }
@@ -411,7 +410,7 @@ fn observer(config: &Config) -> Observer {
     })
 }
 
-/// Who uses the tunnel, and where their names are.
+/// The users of the tunnel, and the source of their names.
 struct Flows {
     watch: FlowWatch,
     files: Files,
@@ -443,7 +442,7 @@ fn members_of(group: &str) -> io::Result<server::Admits> {
     }))
 }
 
-/// The journal, with the kill switch set first of all where the config asks for it.
+/// Opens the journal, and sets the kill switch first of all if the config asks for it.
 fn first_journal(config: &Config) -> Result<UndoJournal, DaemonError> {
     let traces = Traces::of_tunnel(config);
     match kill_switch::alone(config, &observe(config)?) {
@@ -452,7 +451,7 @@ fn first_journal(config: &Config) -> Result<UndoJournal, DaemonError> {
     }
 }
 
-/// A tunnel works without it; who asked for it is told.
+/// A tunnel works without it; if the config asks for it, a failure is reported.
 fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<LatencyRequest> {
     use braid_units::WakeLatency::{Auto, Off, Within};
     let limit = match setting {
@@ -472,7 +471,7 @@ fn open_wake_latency(setting: braid_units::WakeLatency) -> Option<LatencyRequest
         .ok()
 }
 
-/// What the machine, and whoever started us, lets us have.
+/// The processors that the machine and our parent process allow us.
 fn processors() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
 }
@@ -481,7 +480,7 @@ fn processors() -> NonZeroUsize {
 const STEERING: Steering =
     Steering { first_byte: Worker::SESSION_KIND, by_byte_at: Worker::SESSION_BYTE };
 
-/// For each address one for each worker, and one for strangers.
+/// For each address one socket per worker, and one for strangers.
 fn listen_sockets(config: &Config, workers: NonZeroU8) -> Result<Vec<Steered>, DaemonError> {
     let mark = own_mark(config);
     let open = |address: &std::net::SocketAddr| {
@@ -505,8 +504,8 @@ fn listen_sockets(config: &Config, workers: NonZeroU8) -> Result<Vec<Steered>, D
     config.interface.listen.iter().map(open).collect()
 }
 
-/// An IPv6 address that was just given can't be used for a second or two, until it
-/// is known that nobody else has it (RFC 4862, section 5.4).
+/// A new IPv6 address can't be used for a second or two, during duplicate address detection (RFC
+/// 4862, section 5.4).
 fn open_when_ready(bind: &LinkBind, workers: NonZeroU8) -> io::Result<Steered> {
     const PATIENCE: Duration = Duration::from_secs(5);
     const PAUSE: Duration = Duration::from_millis(100);
@@ -525,7 +524,7 @@ fn open_when_ready(bind: &LinkBind, workers: NonZeroU8) -> io::Result<Steered> {
     }
 }
 
-/// The thread given ends with the data plane, and says how that went.
+/// The returned thread ends with the data plane, and returns its result.
 fn start_data_plane(
     setup: Setup,
     ending: Ending,
@@ -547,10 +546,10 @@ fn start_data_plane(
     Ok((handle, watch))
 }
 
-/// What the reconciler finds of the host.
+/// What the reconciler starts with.
 struct Host {
     journal: UndoJournal,
-    /// What the journal holds is set, for this tunnel.
+    /// What the journal contains is set, and belongs to this tunnel.
     goes_on: bool,
     netlink: Netlink,
 }

@@ -1,5 +1,5 @@
-//! What the rest of the daemon and the data plane say to each other: commands
-//! one way, a snapshot of the state the other.
+//! Communication between the rest of the daemon and the data plane: commands one way, snapshots of
+//! the state the other.
 
 use super::reconfigure::Change;
 use braid_control::config::{Mode, Name, Rule, Transport, XorHash};
@@ -18,8 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-/// What the data plane begins with. Links, peers and their sockets follow as
-/// commands.
+/// What the data plane starts with. Links, peers and their sockets follow as commands.
 pub struct Setup {
     /// The queues of the device, which is up: each makes a worker.
     pub queues: Vec<Tun>,
@@ -31,33 +30,33 @@ pub struct Setup {
     pub mode: Mode,
     /// What `balance-xor` hashes.
     pub xor_hash: XorHash,
-    /// Some of them give traffic a mode of its own; the first that matches counts.
+    /// Some of them give traffic its own mode; the first match applies.
     pub rules: Vec<Rule>,
     /// Share of the links' capacity for duplicates and parities.
     pub redundancy_budget: Ratio,
     /// Bound of one peer's memory.
     pub memory_per_peer: ByteSize,
-    /// Nothing goes from one home to another.
+    /// Whether homes are isolated from each other.
     pub isolate_homes: bool,
     /// Homes are announced to routers where they are served.
     pub announces: bool,
-    /// What is asked of the host's processors while packets come often.
+    /// Keeps processors awake while packets arrive often.
     pub wake_latency: Option<LatencyRequest>,
-    /// Sockets where peers come to us (concentrator): for each address one for each worker, and
+    /// Sockets on which peers connect to us (concentrator): for each address one per worker, and
     /// one for strangers.
     pub listen: Vec<Steered>,
     /// The same by TLS.
     pub listen_tls: Vec<LinkSocket>,
 }
 
-/// What is to be done, in the order sent.
+/// Commands, carried out in the order sent.
 pub enum Command {
-    /// Look at what the data plane tells.
+    /// Read the data plane's events.
     Hear,
     /// A change of the config.
     Change(Box<Change>),
-    /// The link works from now on over this socket; it takes the place of an
-    /// earlier one of the same IP version (the link has a new address or device).
+    /// The link uses this socket from now on, instead of an earlier one of the same IP version (the
+    /// link has a new address or device).
     AttachSocket {
         /// Which link.
         link: Name,
@@ -76,38 +75,36 @@ pub enum Command {
         /// Which of its sockets.
         family: Family,
     },
-    /// The link's sockets of this transport, which isn't UDP to the peer's port, are to be
-    /// closed, and its paths.
+    /// Close the link's sockets and paths of this transport, which isn't UDP to the peer's port.
     CloseTransport {
         /// Which link.
         link: Name,
         /// Which of its transports.
         transport: Transport,
     },
-    /// The join line of this key lets nobody in any more.
+    /// The join line of this key has expired.
     ExpireEnrolment(PublicKey),
-    /// Where the peer listens, as known now (all of them; may be empty).
+    /// All currently known endpoints of the peer; may be empty.
     SetEndpoints {
         /// Which peer.
         peer: PublicKey,
         /// Resolved.
         endpoints: Vec<SocketAddr>,
     },
-    /// Treat the peer's flows so.
+    /// Set the treatment of the peer's flows.
     Treat {
         /// Which peer.
         peer: PublicKey,
         /// How.
         treatments: Treatments,
     },
-    /// Have all arrive that was taken from the device, tell peers that another program goes on,
-    /// and say so.
+    /// Let pending packets arrive, tell peers that another program takes over, and confirm.
     Leave(Sender<()>),
     /// Send what can be sent of goodbyes and end.
     Stop,
 }
 
-/// How things are, in the control side's words; some 5 times a second.
+/// The state in the control side's terms, published some 5 times a second.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     /// All peers.
@@ -118,13 +115,13 @@ pub struct Snapshot {
     pub traffic: Arc<Vec<PeerFlows>>,
     /// Of every link that has a quota.
     pub quotas: QuotaCounters,
-    /// By link, why a socket of its carries nothing: the kernel refuses to watch it.
+    /// Links with a socket that the kernel refuses to watch, with the error.
     pub unwatched: BTreeMap<String, String>,
-    /// Homes that have come with a join line that is open.
+    /// Homes that came with a valid join line.
     pub introduced: Vec<Introduction>,
-    /// To whom concentrators refer this home.
+    /// Where concentrators refer this home.
     pub referring: Vec<Referring>,
-    /// Peers that were ever connected, so that nobody needs to be introduced.
+    /// Peers that were ever connected, and so no longer need their join line.
     pub met: Vec<PublicKey>,
 }
 
@@ -135,16 +132,16 @@ pub struct PeerFlows {
     pub peer: String,
     /// As the core tells of them.
     pub report: TrafficReport,
-    /// Of which link each path is.
+    /// The link of each path.
     pub links: BTreeMap<u8, String>,
 }
 
-/// What the concentrator that serves this home says of others.
+/// What the concentrator serving this home says about others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Referring {
-    /// The concentrator of the config whose addresses they serve.
+    /// The configured concentrator whose addresses they serve.
     pub owner: PublicKey,
-    /// The one that serves now, and says so.
+    /// The one that serves now, and sent this.
     pub serves: PublicKey,
     /// All of them.
     pub referrals: Vec<Referral>,
@@ -177,7 +174,7 @@ pub struct Published(Arc<Latest>);
 #[derive(Default)]
 struct Latest {
     snapshot: Mutex<Arc<Snapshot>>,
-    /// Who acts on news at once.
+    /// Wakes the thread that acts on news at once.
     waker: OnceLock<Waker>,
 }
 
@@ -186,7 +183,7 @@ struct Latest {
 #[error("the data plane has ended; see the log")]
 pub struct DataPlaneEnded;
 
-/// A channel to the data plane, and its ends there.
+/// Creates the channel to the data plane, and its ends there.
 pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
     let (commands, received) = channel();
     let published = Published::default();
@@ -195,21 +192,21 @@ pub fn data_channel() -> (DataPlaneHandle, Commands, Published) {
 }
 
 impl DataPlaneHandle {
-    /// Has a change made, soon.
+    /// Requests a change; it is made soon.
     pub fn change(&self, change: Change) -> Result<(), DataPlaneEnded> {
         self.send(Command::Change(Box::new(change)))
     }
 
-    /// Has `command` carried out, soon.
+    /// Sends a command; it is carried out soon.
     pub fn send(&self, command: Command) -> Result<(), DataPlaneEnded> {
         self.commands.send(command).map_err(|_| DataPlaneEnded)
     }
 
-    /// Takes leave of the peers for another program that goes on; blocks for a moment.
+    /// Tells the peers that another program takes over; blocks for a moment.
     pub fn leave(&self) {
         let (done, is_done) = channel();
         if self.send(Command::Leave(done)).is_ok() {
-            // Without it peers find out by themselves, a second later.
+            // Otherwise peers find out by themselves, a second later.
             let _ = is_done.recv_timeout(2 * LEAVES_WITHIN);
         }
     }
@@ -219,32 +216,31 @@ impl DataPlaneHandle {
         self.published.latest()
     }
 
-    /// Tells from now on whether the data plane still turns.
+    /// Observes from now on whether the data plane is alive.
     pub fn pulse(&self) -> Pulse {
         Pulse { published: self.published.clone(), seen: None }
     }
 
-    /// Commands of who doesn't keep the data plane running.
+    /// A sender of commands that doesn't keep the data plane running.
     pub fn commands(&self) -> Weak<Sender<Command>> {
         Arc::downgrade(&self.commands)
     }
 
-    /// Has this wake whoever acts on news, the first that asks for it.
+    /// Sets what to wake on news; only the first call has an effect.
     pub fn wake_on_news(&self, waker: Waker) {
         let _ = self.published.0.waker.set(waker);
     }
 }
 
-/// Whether the data plane still turns. The bridge publishes a snapshot some times a second, made of
-/// what each worker answered: while one stands still, or the bridge does, no other one comes.
+/// Observes whether the data plane is alive. The bridge publishes a snapshot several times a second
+/// from each worker's answer: if a worker or the bridge hangs, there is no new one.
 pub struct Pulse {
     published: Published,
     seen: Option<Arc<Snapshot>>,
 }
 
 impl Pulse {
-    /// Whether it has turned since the last call; to be called no more often than some times in ten
-    /// seconds.
+    /// Whether it was alive since the last call; call it only a few times in ten seconds.
     pub fn beats(&mut self) -> bool {
         let latest = self.published.latest();
         let stands_still = self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &latest));
@@ -260,7 +256,7 @@ impl Published {
         *latest = Arc::new(snapshot);
     }
 
-    /// There is news in it.
+    /// Signals that it contains news.
     pub fn wake(&self) {
         if let Some(waker) = self.0.waker.get() {
             waker.wake();

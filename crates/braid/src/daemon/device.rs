@@ -7,18 +7,18 @@ use std::io;
 use std::num::NonZeroU8;
 use std::os::fd::OwnedFd;
 
-/// How many workers there can be: a device that was made for one has no second queue.
+/// How many workers are possible: a device created for one has no second queue.
 pub fn workers(wanted: NonZeroU8, handed_on: &[OwnedFd]) -> NonZeroU8 {
     let single = handed_on.first().is_some_and(|it| !Tun::is_multi_queue(it).unwrap_or(true));
     if single && wanted > NonZeroU8::MIN {
-        tracing::warn!("interface.workers counts from the next `braid down` and `braid up` on");
+        tracing::warn!("interface.workers takes effect after the next `braid down` and `braid up`");
     }
     if single { NonZeroU8::MIN } else { wanted }
 }
 
-/// Makes the tunnel's device with its MTU, or goes on with the one that was handed on, sets
-/// it up and gives it to its bridge, if it has one. Its addresses are the host routing's. All
-/// of that is gone with the device. It has a queue for each worker.
+/// Creates the tunnel's device with its MTU, or takes over the one that was handed on, sets it up
+/// and adds it to its bridge, if it has one. Host routing sets its addresses. All of that
+/// disappears with the device. It has one queue per worker.
 pub fn create(
     interface: &Interface,
     workers: NonZeroU8,
@@ -33,7 +33,7 @@ pub fn create(
     let mut queues = Vec::with_capacity(usize::from(workers.get()));
     for queue in handed_on.into_iter().take(usize::from(workers.get())) {
         let queue = Tun::adopt(queue, layer, OffloadChoice::Best);
-        queues.push(queue.map_err(doing("going on with the device"))?);
+        queues.push(queue.map_err(doing("continuing with the device"))?);
     }
     while queues.len() < usize::from(workers.get()) {
         let queue = match queues.first() {
@@ -59,13 +59,12 @@ pub fn create(
     Ok(queues)
 }
 
-/// Whether the device is there; up again if somebody has set it down, which takes its routes
-/// along.
+/// Whether the device exists; sets it up again if somebody set it down, which removes its routes.
 pub fn is_there(netlink: &mut Netlink, host: &HostNetwork, name: &str) -> bool {
     let listed = host.links.iter().find(|link| link.name == name).cloned();
     let link = match listed {
         Some(link) => link,
-        // A list that was made while something changed may lack it.
+        // A list read during a change may lack it.
         None => match netlink.link(name) {
             Ok(link) => link,
             Err(error) => return error.kind() != io::ErrorKind::NotFound,
@@ -73,17 +72,17 @@ pub fn is_there(netlink: &mut Netlink, host: &HostNetwork, name: &str) -> bool {
     };
     if !link.up {
         match netlink.set_up(name) {
-            Ok(()) => tracing::warn!("{name}: somebody has set it down; it is set up again"),
+            Ok(()) => tracing::warn!("{name}: somebody set it down; it is set up again"),
             Err(error) => tracing::warn!(%error, "{name} is down, and can't be set up"),
         }
     }
     true
 }
 
-/// Keeps the device a port of its bridge, which may be made anew.
+/// Keeps the device a port of its bridge, which may be recreated.
 #[derive(Default)]
 pub struct BridgePort {
-    /// Why it is none, as last told.
+    /// Why it isn't one, as last reported.
     trouble: Option<String>,
 }
 
@@ -102,9 +101,8 @@ impl BridgePort {
     }
 }
 
-/// Makes the device a port of its bridge again, after the bridge was made anew
-/// or the device taken out of it. A port of another one it stays. Returns
-/// whether something was done.
+/// Makes the device a port of its bridge again, after the bridge was recreated or the device
+/// removed from it. A port of another bridge is left alone. Returns whether something was done.
 fn rejoin_bridge(netlink: &mut Netlink, interface: &Interface) -> io::Result<bool> {
     let name = interface.name.as_str();
     let Some(bridge) = &interface.bridge else { return Ok(false) };
@@ -114,22 +112,22 @@ fn rejoin_bridge(netlink: &mut Netlink, interface: &Interface) -> io::Result<boo
     join_bridge(netlink, name, bridge).map(|()| true)
 }
 
-/// The bridge is the host's: it is neither made nor set up here.
+/// The bridge belongs to the host: it is neither created nor set up here.
 fn join_bridge(netlink: &mut Netlink, name: &str, bridge: &DeviceName) -> io::Result<()> {
     let found = netlink.link(bridge.as_str()).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(
             io::ErrorKind::NotFound,
-            format!("there is no such device; make it first: `ip link add {bridge} type bridge`"),
+            format!("there is no such device; create it first: `ip link add {bridge} type bridge`"),
         ),
         _ => error,
     })?;
     if found.kind.as_deref() != Some("bridge") {
-        let what = "it is no bridge; correct interface.bridge in the config";
+        let what = "it is not a bridge; correct interface.bridge in the config";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     netlink.set_bridge(name, bridge.as_str())
 }
 
-/// Packets that the kernel keeps while the data plane is busy. Its own queue is
-/// where waiting belongs, so this one only bridges a moment of a Gbit/s.
+/// Packets that the kernel holds while the data plane is busy. Packets should wait in the data
+/// plane's own queue, so this one only bridges a moment at a Gbit/s.
 const QUEUE: u32 = 1000;

@@ -1,5 +1,5 @@
-//! By which device, address and gateway each link leaves just now, as the
-//! host's devices, addresses and routes are.
+//! Determines the device, address and gateway of each link from the host's current devices,
+//! addresses and routes.
 
 use super::chosen::{Chosen, Interface, choose};
 use super::hardware::{CLASS_NET, Hardware};
@@ -21,25 +21,24 @@ pub struct HostNetwork {
     pub links: Vec<Link>,
     /// Addresses of all devices.
     pub addresses: Vec<Address>,
-    /// Routes of default, the best metric first.
+    /// Default routes, best metric first.
     pub default_routes: Vec<Route>,
-    /// The interfaces of links that say only what theirs is like.
+    /// The interfaces of links that are configured by `match`.
     pub chosen: Chosen,
-    /// Names of interfaces that NetworkManager holds for metered.
+    /// Names of interfaces that NetworkManager considers metered.
     pub metered: Vec<String>,
 }
 
-/// How packets of one IP version leave by a link. A change of any part asks for
-/// a new socket.
+/// How packets of one IP version leave by a link. A change of any part requires a new socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Egress {
     /// IP version.
     pub family: Family,
-    /// The device; none where only a mark or the host's routes decide.
+    /// The device; `None` if only a mark or the host's routes decide.
     pub device: Option<Device>,
-    /// The address that packets have, as far as known.
+    /// The packets' source address, if known.
     pub source: Option<IpAddr>,
-    /// The router; none on a point-to-point device.
+    /// The router; `None` on a point-to-point device.
     pub gateway: Option<IpAddr>,
 }
 
@@ -55,7 +54,7 @@ pub struct Device {
 }
 
 impl HostNetwork {
-    /// Looks once, for a tunnel of this config.
+    /// Reads the host's network once, for a tunnel with this config.
     pub fn look(netlink: &mut Netlink, config: &Config) -> io::Result<HostNetwork> {
         let mut host = HostNetwork::observe(netlink)?;
         let connections = match network_manager::is_asked_for(config) {
@@ -66,8 +65,8 @@ impl HostNetwork {
         Ok(host)
     }
 
-    /// Takes what NetworkManager says, and chooses the links' interfaces anew; `before` are those
-    /// that they had.
+    /// Applies NetworkManager's data, and chooses the links' interfaces again; `before` are the
+    /// previous ones.
     pub fn choose(&mut self, config: &Config, connections: &[Connection], before: &Chosen) {
         let metered = connections.iter().filter(|connection| connection.metered);
         self.metered = metered.map(|connection| connection.interface.clone()).collect();
@@ -88,12 +87,12 @@ impl HostNetwork {
         self.chosen = choose(&wanted, &interfaces, before);
     }
 
-    /// Looks, for what names its devices.
+    /// Reads the host's network, for configs that name devices.
     pub fn observe(netlink: &mut Netlink) -> io::Result<HostNetwork> {
         Ok(HostNetwork {
             links: netlink.links()?,
             addresses: netlink.addresses()?,
-            // Ours only repeat what the host's said once.
+            // Our own routes only repeat the host's.
             default_routes: netlink
                 .default_routes()?
                 .into_iter()
@@ -105,8 +104,7 @@ impl HostNetwork {
         })
     }
 
-    /// The egresses of a link, one for each IP version that it has; or why there is
-    /// none.
+    /// The egresses of a link, one per IP version; or why there is none.
     pub fn egresses(&self, binding: &LinkBinding) -> Result<Vec<Egress>, String> {
         let Some(link) = self.device_of(binding)? else {
             return Ok(self.egresses_without_device(binding));
@@ -127,7 +125,7 @@ impl HostNetwork {
         }
     }
 
-    /// The device of a link; none where only a mark or the host's routes decide.
+    /// The device of a link; `None` if only a mark or the host's routes decide.
     pub fn device_of(&self, binding: &LinkBinding) -> Result<Option<&Link>, String> {
         let by_index = |index: u32| self.links.iter().find(|link| link.index == index);
         if let Some(name) = &binding.interface {
@@ -162,7 +160,7 @@ impl HostNetwork {
         device.is_some_and(|device| self.metered.contains(&device.name))
     }
 
-    /// The same with each address' network; what has no address is left out.
+    /// The same with each address' network; egresses without an address are left out.
     pub fn with_networks(&self, egresses: Vec<Egress>) -> Vec<braid_engines::Egress> {
         let network = |egress: Egress| {
             let source = egress.source?;
@@ -222,7 +220,7 @@ fn described(link: &Link, connections: &[Connection]) -> Interface {
     }
 }
 
-/// A source or gateway settles the IP version.
+/// A source or gateway determines the IP version.
 fn allows(binding: &LinkBinding, family: Family) -> bool {
     [binding.source, binding.gateway].into_iter().flatten().all(|ip| Family::of(ip) == family)
 }

@@ -1,4 +1,4 @@
-//! The daemon's end: who asks for it, and why.
+//! The daemon's end: requests and reasons.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,37 +11,37 @@ pub struct Ending(Arc<Inner>);
 #[derive(Default)]
 struct Inner {
     asked: Notify,
-    /// What went wrong; the first counts.
+    /// What went wrong; the first reason is kept.
     reason: Mutex<Option<String>>,
-    /// Another program is to go on with it.
+    /// Another program should take over.
     restart: AtomicBool,
 }
 
 impl Ending {
-    /// Somebody wants it.
+    /// Requests the end.
     pub fn ask(&self) {
         self.0.asked.notify_one();
     }
 
-    /// Somebody wants it, and that this process goes on as the program that is there now.
+    /// Requests the end, and that the newly installed program takes over.
     pub fn ask_for_restart(&self) {
         self.0.restart.store(true, Ordering::Release);
         self.ask();
     }
 
-    /// Whether what runs is to stay as it is for another program.
+    /// Whether everything should stay in place for another program.
     pub fn is_restart(&self) -> bool {
         self.0.restart.load(Ordering::Acquire) && self.reason().is_none()
     }
 
-    /// The daemon can't go on.
+    /// Requests the end because the daemon can't continue.
     pub fn because(&self, reason: String) {
-        tracing::error!("{reason}: the tunnel goes down");
+        tracing::error!("{reason}: the tunnel is shutting down");
         self.0.reason.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.ask();
     }
 
-    /// Until somebody asks.
+    /// Waits for a request.
     pub async fn asked(&self) {
         self.0.asked.notified().await;
     }

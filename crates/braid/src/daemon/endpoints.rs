@@ -1,4 +1,4 @@
-//! Looking up the peers' endpoints, again and again: addresses change.
+//! Resolves the peers' endpoints repeatedly, as addresses change.
 
 use super::ending::Ending;
 use super::names::{self, Asked, Server};
@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Tells what a peer's endpoints resolve to, whenever that has changed.
+/// Called with the addresses of a peer's endpoints whenever they change.
 pub type OnChange = Box<dyn Fn(PublicKey, Vec<SocketAddr>) + Send>;
 
 /// Asks the system for a name's addresses.
@@ -29,13 +29,13 @@ enum News {
     Around(Around),
 }
 
-/// How names are asked for around the tunnel, where its kill switch lets nothing
-/// else out: by each link, and as the host would.
+/// How to resolve names outside the tunnel when its kill switch blocks everything else: over each
+/// link, and as the host would.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Around {
-    /// Whether it does.
+    /// Whether the kill switch is on.
     pub needed: bool,
-    /// The mark that the kill switch knows.
+    /// The mark that the kill switch lets pass.
     pub mark: u32,
     /// The links' devices with their routers, which often are name servers too.
     pub links: Vec<(String, Vec<IpAddr>)>,
@@ -58,7 +58,7 @@ impl Around {
         (first, routers.collect())
     }
 
-    /// The routers are asked where nobody else answers.
+    /// Routers are asked if no other server answers.
     fn look_up(&self, name: &str, port: u16) -> Vec<SocketAddr> {
         let (first, routers) = self.servers(&name_servers());
         for servers in [first, routers] {
@@ -79,13 +79,13 @@ impl Around {
     }
 }
 
-/// Addresses of one name: each becomes a path to try.
+/// Maximum addresses of one name: each becomes a path to try.
 const MOST: usize = 8;
 
 const EVERY: Duration = Duration::from_secs(60);
-/// While a name was never found: the links may just be coming up.
+/// Interval while a name was never found: the links may just be coming up.
 const EVERY_MISSING: Duration = Duration::from_secs(3);
-/// While no peer works: it may have another address now.
+/// Interval while no peer works: it may have another address now.
 const EVERY_IN_VAIN: Duration = Duration::from_secs(5);
 
 impl EndpointResolver {
@@ -114,14 +114,14 @@ impl EndpointResolver {
         Ok(EndpointResolver { news })
     }
 
-    /// Resolves these peers from now on, and anew at once.
+    /// Resolves these peers from now on, starting at once.
     pub fn set_peers(&self, peers: &[Peer]) {
         let wanted = peers.iter().map(|peer| (peer.public_key, peer.endpoints.clone())).collect();
         // The thread lives as long as the sender.
         let _ = self.news.send(News::Peers(wanted));
     }
 
-    /// How to ask around the tunnel from now on.
+    /// Sets how to resolve outside the tunnel from now on.
     pub fn set_around(&self, around: Around) {
         let _ = self.news.send(News::Around(around));
     }
@@ -143,14 +143,14 @@ struct Resolving {
 }
 
 impl Resolving {
-    /// Until nobody asks any more.
+    /// Runs until all senders are gone.
     fn run(&mut self) {
         let mut wait = EVERY;
         loop {
             match self.received.recv_timeout(wait) {
                 Ok(News::Peers(changed)) => {
                     self.peers = changed;
-                    // Peers that were removed and added again must be told again.
+                    // Peers that were removed and added again must be reported again.
                     self.known.clear();
                 }
                 Ok(News::Working(now)) => self.working = now,
@@ -167,10 +167,9 @@ impl Resolving {
         }
     }
 
-    /// As every program does; around a kill switch what /etc/hosts says, then by
-    /// the links.
+    /// Resolves as every program does; outside a kill switch with /etc/hosts, then over the links.
     fn look_up(&self, name: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
-        // While the tunnel works names go by it, as everybody's do.
+        // While the tunnel works, queries go through it, like everyone else's.
         if self.working || !self.around.needed {
             return (self.look_up)(name, port);
         }
@@ -209,8 +208,8 @@ fn in_hosts(text: &str, name: &str, port: u16) -> impl Iterator<Item = SocketAdd
     })
 }
 
-/// All addresses, in the config's order; and whether every name was found. A
-/// name that isn't found leaves all earlier addresses in place.
+/// All addresses, in the config's order; and whether every name was found. If a name isn't found,
+/// all earlier addresses are kept.
 fn resolve(
     endpoints: &[Endpoint],
     before: &[SocketAddr],
@@ -282,7 +281,7 @@ mod tests {
         assert!(heard.recv_timeout(Duration::from_secs(20)).is_err());
     }
 
-    /// A minute later would do for one that works.
+    /// For one that works, a minute later would do.
     #[test]
     fn a_peer_that_does_not_work_is_looked_up_again_soon() {
         let (told, heard) = channel();

@@ -1,4 +1,4 @@
-//! Homes that come with a join line: let in once, and written down before.
+//! Lets in homes that come with a join line, once, and records it first.
 
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Introduction, Snapshot};
 use super::reconfigure::{Change, NewPeer};
@@ -13,19 +13,19 @@ use std::path::PathBuf;
 /// Knows which homes have joined, and keeps that on disk.
 pub struct Enrolments {
     file: PathBuf,
-    /// None when the file is damaged: what it knew must not be overwritten.
+    /// `None` if the file is damaged: its contents must not be overwritten.
     homes: Option<EnrolledHomes>,
-    /// Those that the fleet has.
+    /// The file with the fleet's homes.
     fleet_file: PathBuf,
     fleet: FleetHomes,
     own_key: PublicKey,
-    /// Token files of this host that were done with.
+    /// Token files of this host that are no longer needed.
     done_with: BTreeSet<PathBuf>,
-    /// Why the last home wasn't let in, as last told.
+    /// Why the last home wasn't let in, as last reported.
     trouble: Option<String>,
 }
 
-/// What becomes of a home that has come.
+/// The decision about a home that has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     /// It is a peer from now on.
@@ -50,13 +50,13 @@ impl Enrolments {
         enrolments
     }
 
-    /// Reads the files again, which somebody may have repaired.
+    /// Reads the files again, as somebody may have repaired them.
     pub fn read(&mut self) {
         match FleetHomes::read(&self.fleet_file) {
             Ok(fleet) => self.fleet = fleet,
             Err(error) => tracing::error!(
                 file = %self.fleet_file.display(), %error,
-                "the fleet's homes, as last known, can't be read: they are known once the registry \
+                "can't read the stored list of the fleet's homes: they are known once the registry \
                  answers"
             ),
         }
@@ -64,8 +64,8 @@ impl Enrolments {
             Ok(homes) => self.homes = Some(homes),
             Err(error) => tracing::error!(
                 file = %self.file.display(), %error,
-                "which homes have joined can't be read: no further one can join; repair or remove \
-                 the file, then `braid reload`"
+                "can't read which homes have joined: no more can join; repair or remove the file, \
+                 then `braid reload`"
             ),
         }
     }
@@ -76,12 +76,12 @@ impl Enrolments {
         if let Some(homes) = &self.homes {
             homes.apply(config);
         }
-        // Of two routers with one line the fleet knows which is in.
+        // If two routers have the same line, the fleet knows which one is in.
         self.fleet.apply(config);
     }
 
-    /// Lets in those who have come and may; `config` has been [applied](Self::apply).
-    /// Tells whether it has changed.
+    /// Lets in those that have come and are allowed; `config` has been [applied](Self::apply).
+    /// Returns whether it has changed.
     pub fn admit_all(
         &mut self,
         config: &mut Config,
@@ -109,7 +109,7 @@ impl Enrolments {
         Ok(changed)
     }
 
-    /// A home has come; `config` has been [applied](Self::apply).
+    /// Decides about a home that has come; `config` has been [applied](Self::apply).
     fn admit(&mut self, config: &Config, coming: &Introduction, now: Timestamp) -> Admission {
         let line = |peer: &&braid_control::config::Peer| {
             !peer.is_known() && peer.public_key == coming.line
@@ -127,7 +127,7 @@ impl Enrolments {
         if taken || coming.home == self.own_key {
             let from = coming.from;
             return self.not_let_in(format!(
-                "{from} came with the join line of {name} and a key that is another's"
+                "{from} used the join line of {name} with a key that belongs to another home"
             ));
         }
         let Some(homes) = &self.homes else { return Admission::NotLetIn };
@@ -137,7 +137,7 @@ impl Enrolments {
         if let Err(error) = homes.write(&self.file) {
             let file = self.file.display();
             return self.not_let_in(format!(
-                "{name} can't join: writing {file}: {error}; it is let in when that works"
+                "{name} can't join: writing {file}: {error}; it can join once that works"
             ));
         }
         self.homes = Some(homes);
@@ -154,8 +154,8 @@ impl Enrolments {
         Admission::NotLetIn
     }
 
-    /// Removes the tokens of this host by which it was let in. Where a unit may not
-    /// write, they stay: they are worth nothing any more.
+    /// Removes the used tokens of this host. If the service may not write, they stay, but are
+    /// worthless.
     pub fn forget_tokens(&mut self, config: &Config, snapshot: &Snapshot) {
         for peer in config.peers.iter().filter(|peer| snapshot.met.contains(&peer.public_key)) {
             let Some(file) = &peer.enrolment_key_file else { continue };
@@ -228,7 +228,7 @@ mod tests {
         let mut enrolments = open(&config);
         let late = time("2026-06-02T00:00:01Z");
         assert_eq!(enrolments.admit(&config, &coming(2), late), Admission::Expired);
-        // A clock that isn't set yet keeps nobody out.
+        // If the clock isn't set yet, nobody is kept out.
         assert_eq!(enrolments.admit(&config, &coming(2), Timestamp::UNIX_EPOCH), Admission::LetIn);
     }
 
@@ -240,7 +240,7 @@ mod tests {
         for taken in [1, 99] {
             assert_eq!(enrolments.admit(&config, &coming(taken), time(NOW)), Admission::NotLetIn);
         }
-        // That of the line itself is known to all who have it.
+        // The line's own key is known to everyone who has the line.
         assert_eq!(enrolments.admit(&config, &coming(7), time(NOW)), Admission::NotLetIn);
     }
 

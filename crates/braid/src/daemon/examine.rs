@@ -1,5 +1,4 @@
-//! The doctor for those who look at the page: looks when somebody wants to know, and not more
-//! often than needed.
+//! The doctor for the page: examines on request, but not more often than needed.
 
 use super::look::FirstLook;
 use super::supervise::{start_thread, supervise_unneeded};
@@ -22,17 +21,17 @@ struct State {
     looks: bool,
 }
 
-/// What was found is told for so long.
+/// How long findings stay fresh.
 const FRESH: Duration = Duration::from_secs(10);
-/// Between two looks.
+/// Time between the two looks.
 const MOMENT: Duration = Duration::from_secs(1);
-/// Events that are looked at.
+/// Number of events to consider.
 const EVENTS: usize = 200;
-/// A measurement tells something of now for so long, seconds.
+/// How long a measurement counts as current, seconds.
 const MEASURED_FOR: i64 = 3600;
 
 impl Consulting {
-    /// What was found last; where that is old a thread looks again.
+    /// The last findings; if they are old, a thread examines again.
     pub fn ask(&self, tunnel: &Weak<dyn Tunnel>) -> Examined {
         let mut state = self.state();
         let fresh = state.at.is_some_and(|at| at.elapsed() < FRESH);

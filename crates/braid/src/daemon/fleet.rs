@@ -1,5 +1,5 @@
-//! This concentrator's part in its fleet: a thread that keeps the registry's records and this
-//! host's in step. Without the registry all goes on as it was last known.
+//! This concentrator's part in its fleet: a thread that synchronises the registry's records and
+//! this host's. Without the registry everything continues with the last known records.
 
 #[cfg(feature = "fleet")]
 mod member;
@@ -12,7 +12,7 @@ use braid_control::status::FleetStatus;
 use braid_handshake::PublicKey;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What is known of the fleet, for others to ask.
+/// What is known about the fleet, for other parts of the daemon.
 pub struct FleetPart {
     public_key: PublicKey,
     yields: Yields,
@@ -20,17 +20,17 @@ pub struct FleetPart {
 }
 
 impl FleetPart {
-    /// Of the concentrator with this key.
+    /// For the concentrator with this key.
     pub fn new(public_key: PublicKey, yields: Yields) -> FleetPart {
         FleetPart { public_key, yields, status: Arc::default() }
     }
 
-    /// How the registry is, if this concentrator is of a fleet.
+    /// The registry's status, if this concentrator is in a fleet.
     pub fn status(&self) -> Option<FleetStatus> {
         self.status.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Takes part from now on, if the config says so.
+    /// Joins the fleet, if the config says so.
     #[cfg(feature = "fleet")]
     pub fn start(
         &self,
@@ -48,7 +48,7 @@ impl FleetPart {
             data_plane: data_plane.clone(),
         };
         if let Err(error) = part.start() {
-            tracing::error!(%error, "it takes no part in the fleet: its thread can't be started");
+            tracing::error!(%error, "it can't join the fleet: its thread can't be started");
         }
     }
 
@@ -58,7 +58,7 @@ impl FleetPart {
         let _ = (&self.public_key, &self.yields);
         if config.fleet.is_some() {
             tracing::error!(
-                "this build of braid has no fleet: [fleet] of the config has no effect"
+                "this build of braid has no fleet support: [fleet] in the config has no effect"
             );
         }
     }

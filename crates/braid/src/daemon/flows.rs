@@ -1,6 +1,5 @@
-//! Who uses the tunnel: the core's flows become devices with names and rates. Devices
-//! that this host hides behind its own address are found by the connections that the
-//! kernel keeps track of.
+//! Who uses the tunnel: turns the core's flows into devices with names and rates. Devices behind
+//! this host's NAT are found through connection tracking.
 
 mod behind;
 mod devices;
@@ -18,9 +17,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Remembers counters from one look to the next.
+/// Remembers counters between calls.
 pub struct FlowWatch {
-    /// Flows leave this host for the one that answers: their sender is the device.
+    /// Whether this is the initiating end: the flows' sender is the device.
     at_home: bool,
     seen: Arc<Vec<PeerFlows>>,
     looked: Instant,
@@ -30,11 +29,11 @@ pub struct FlowWatch {
     devices: Devices,
     known: Vec<KnownFlow>,
     shown: Arc<TrafficStatus>,
-    /// Of the flows shown.
+    /// Keys of the flows shown.
     keys: Vec<FlowKey>,
 }
 
-/// A flow to a peer of which it is known who began it.
+/// A flow to a peer whose initiator is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownFlow {
     /// The peer's name.
@@ -43,13 +42,13 @@ pub struct KnownFlow {
     pub key: FlowKey,
     /// Its device's name.
     pub device: String,
-    /// The device's address; none of what this host began.
+    /// The device's address; `None` if this host began it.
     pub address: Option<IpAddr>,
-    /// What it carried, both ways.
+    /// Bytes carried in both directions.
     pub bytes: u64,
 }
 
-/// What a device sent and got in a second.
+/// What a device sent and received in a second.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceSecond {
     /// Its name.
@@ -60,7 +59,7 @@ pub struct DeviceSecond {
     pub tx_bytes: u64,
 }
 
-/// Flows that have the same ends one after another are told apart by when they began.
+/// Successive flows with the same ends are distinguished by their start.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct FlowName {
     peer: String,
@@ -68,7 +67,7 @@ struct FlowName {
     began: Time,
 }
 
-/// Bytes as they were, and what has come since, a second.
+/// Previous byte counters, and the rates since.
 #[derive(Clone, Copy, Default)]
 struct Rates {
     rx: Rate,
@@ -82,7 +81,7 @@ struct Rate {
     mbit: f64,
 }
 
-/// IP protocol numbers with a name that people know.
+/// IP protocol numbers with well-known names.
 const PROTOCOLS: [(u8, &str); 6] =
     [(1, "icmp"), (6, "tcp"), (17, "udp"), (47, "gre"), (50, "esp"), (58, "icmpv6")];
 
@@ -108,12 +107,12 @@ impl FlowWatch {
         self.shown.clone()
     }
 
-    /// The flows of the last look whose beginners are known; at the end that answers, none.
+    /// The flows of the last call whose initiators are known; empty at the concentrator.
     pub fn known(&self) -> &[KnownFlow] {
         &self.known
     }
 
-    /// The rules that the flows of the last look fall under.
+    /// Sets the rules that the flows of the last call match.
     pub fn name_rules<'r>(&mut self, rule_of: impl Fn(&FlowKey) -> Option<&'r str>) {
         let shown = Arc::make_mut(&mut self.shown);
         for (key, flow) in self.keys.iter().zip(&mut shown.flows) {
@@ -121,9 +120,8 @@ impl FlowWatch {
         }
     }
 
-    /// Takes what flows have carried by now. What each device sent and got since the last
-    /// time is returned, once for each new report. `at_once`: who began flows is asked for as
-    /// soon as there are some.
+    /// Takes what flows have carried by now. Returns what each device sent and received since the
+    /// last call, once per new report. `at_once`: look up new flows' initiators immediately.
     pub fn look(
         &mut self,
         seen: &Arc<Vec<PeerFlows>>,
@@ -205,7 +203,7 @@ impl FlowWatch {
     ) -> FlowTraffic {
         let (from, to) = ends(&flow.key);
         let (local, remote) = if self.at_home { (from, to) } else { (to, from) };
-        // As the device has it, where this host hides it.
+        // As the device has it, if it is behind this host's NAT.
         let local = self.behind.end(&flow.key).map_or(local, |end| end.to_string());
         let lease = leases.iter().find(|lease| Some(lease.address) == address);
         let device = match (lease, address) {
@@ -250,7 +248,7 @@ impl Rate {
     }
 }
 
-/// Two paths by one link are added up.
+/// Two paths over the same link are added up.
 fn shares(peer: &PeerFlows, flow: &FlowReport) -> Vec<LinkShare> {
     let mut links: BTreeMap<String, LinkShare> = BTreeMap::new();
     for share in &flow.paths {
@@ -294,7 +292,7 @@ fn class(class: Class) -> &'static str {
     }
 }
 
-/// A device says itself what it is called: no more than a name is taken over.
+/// Devices choose their own name, so it is sanitised.
 fn plain(host: &str) -> String {
     /// RFC 1035, section 2.3.4: a label.
     const LONGEST: usize = 63;

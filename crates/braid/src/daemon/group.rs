@@ -37,8 +37,8 @@ pub struct RunningGroup {
 }
 
 impl RunningGroup {
-    /// Takes back what a crash left behind, or goes on with what is set, then brings
-    /// everything up. On an error, nothing stays.
+    /// Undoes what a crash left behind, or takes over what is set, then brings everything up. On an
+    /// error, nothing stays.
     pub fn start(
         config: GroupConfig,
         program: Program,
@@ -47,7 +47,7 @@ impl RunningGroup {
     ) -> Result<RunningGroup, DaemonError> {
         let traces = Traces::of_group(&config);
         let journal = if inherited.is_some() { traces.adopt() } else { traces.clean() }?;
-        // Before connections are brought to it.
+        // Before connections are redirected to it.
         proxy::start(&config, &ending).map_err(DaemonError::system("starting the MPTCP proxy"))?;
         let reconciler = ReconcilerHandle::start(config.clone(), journal, ending.clone())
             .map_err(DaemonError::system(format!("setting up {}", config.group.name)))?;
@@ -107,7 +107,7 @@ impl ControlledGroup for RunningGroup {
     }
 
     fn reload(&self) -> Result<(), Refusal> {
-        // One after the other: the second would compare with what is gone.
+        // Serialised, as a second reload would compare with an outdated config.
         let mut running = self.config.lock().unwrap_or_else(PoisonError::into_inner);
         let read = AnyConfig::load(&running.file)
             .map_err(|errors| Refusal::Invalid(errors.to_string()))?;
@@ -136,8 +136,8 @@ impl ControlledGroup for RunningGroup {
     }
 }
 
-/// Whether a running group can become that of `new`: what it is known by, and what
-/// was begun once for as long as it runs, stays.
+/// Whether a running group can switch to `new`: its identity, and what is started only once, must
+/// stay the same.
 fn can_take_over(running: &GroupConfig, new: &GroupConfig) -> Result<(), String> {
     let changed = [
         ("interface.name", running.group.name != new.group.name),
@@ -153,7 +153,7 @@ fn can_take_over(running: &GroupConfig, new: &GroupConfig) -> Result<(), String>
     }
 }
 
-/// The engine's mode, where it has some.
+/// The engine's mode, if it has modes.
 fn mode(engine: &Engine) -> Option<String> {
     match engine {
         Engine::Bonding(bonding) if bonding.mode.hashes() => {

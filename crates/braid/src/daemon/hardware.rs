@@ -1,16 +1,16 @@
-//! What hardware is behind an interface, as sysfs says.
+//! The hardware behind an interface, from sysfs.
 
 use braid_control::config::{LinkKind, UsbId};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where Linux shows them (sysfs-class-net of its ABI documents).
+/// Where Linux lists them (sysfs-class-net in its ABI documents).
 pub const CLASS_NET: &str = "/sys/class/net";
 
 /// The hardware of one interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hardware {
-    /// None for what is no hardware (veth, bridges, tunnels), and for hardware of other kinds.
+    /// `None` for virtual interfaces (veth, bridges, tunnels) and other kinds of hardware.
     pub kind: Option<LinkKind>,
     /// The USB device that it belongs to.
     pub usb: Option<UsbId>,
@@ -18,17 +18,17 @@ pub struct Hardware {
 
 /// `ARPHRD_ETHER` of linux/if_arp.h.
 const ETHERNET: &str = "1";
-/// Drivers by which a computer may be at the other end of the cable (`FLAG_POINTTOPOINT` of
-/// Linux' drivers/net/usb): phones, but also some adapters.
+/// Drivers for a computer at the other end of the cable (`FLAG_POINTTOPOINT` in Linux'
+/// drivers/net/usb): phones, but also some adapters.
 const HOST_TO_HOST: [&str; 5] = ["rndis_host", "cdc_ether", "cdc_ncm", "cdc_eem", "cdc_subset"];
-/// The driver of iPhones, and of nothing else.
+/// The driver of iPhones only.
 const IPHONE: &str = "ipheth";
 /// An interface of a USB device is one folder below it; behind a hub the device has a folder of
 /// its own as well.
 const UP_TO_USB: usize = 3;
 
 impl Hardware {
-    /// Looks below `class_net`; `address` is the interface's Ethernet address.
+    /// Reads it below `class_net`; `address` is the interface's MAC address.
     pub fn of(class_net: &Path, interface: &str, address: Option<[u8; 6]>) -> Hardware {
         let folder = class_net.join(interface);
         let usb = usb(&folder);
@@ -45,7 +45,7 @@ fn kind(folder: &Path, is_usb: bool, address: Option<[u8; 6]>) -> Option<LinkKin
         Some(_) => return None,
         None => {}
     }
-    // Drivers of their own making have no type.
+    // Out-of-tree drivers have no type.
     if folder.join("phy80211").exists() || folder.join("wireless").exists() {
         return Some(LinkKind::Wifi);
     }
@@ -57,8 +57,8 @@ fn kind(folder: &Path, is_usb: bool, address: Option<[u8; 6]>) -> Option<LinkKin
     let driver = driver.as_ref().and_then(|driver| driver.file_name()?.to_str());
     let is_phone = match driver {
         Some(IPHONE) => true,
-        // As usbnet_probe of Linux' usbnet.c tells them (its names usb0 and eth0): an address
-        // that no maker was given is another computer's.
+        // Like usbnet_probe in Linux' usbnet.c (which names them usb0 or eth0): a locally
+        // administered address belongs to another computer.
         Some(driver) if is_usb && HOST_TO_HOST.contains(&driver) => {
             address.is_some_and(|address| address[0] & 2 != 0)
         }

@@ -1,4 +1,4 @@
-//! What the config and the links' egresses ask of the host's routing and NAT.
+//! The host's routing and NAT that the config and the links' egresses require.
 
 use super::egress::{Device, Egress, HostNetwork};
 use super::host_numbers::{mark, priorities, tables};
@@ -19,7 +19,7 @@ pub struct RoutedLink<'a> {
     pub name: &'a Name,
     /// Its number on this host.
     pub number: u32,
-    /// How it leaves just now; empty when it doesn't.
+    /// Its current egresses; empty if it is down.
     pub egresses: &'a [Egress],
     /// Its own mark, if the config gives it one.
     pub fwmark: Option<u32>,
@@ -27,7 +27,7 @@ pub struct RoutedLink<'a> {
     pub tier: u8,
 }
 
-/// How the host should route now. `working` is whether a peer answers.
+/// How the host should route now. `working` states whether a peer answers.
 pub fn plan(
     config: &Config,
     links: &[RoutedLink<'_>],
@@ -89,13 +89,13 @@ pub fn plan(
     }
 }
 
-/// Whether all traffic goes beside the tunnel while no concentrator answers.
+/// Whether all traffic bypasses the tunnel while no concentrator answers.
 fn goes_direct(config: &Config) -> bool {
     let routing = &config.routing;
     routing.default_route && routing.when_concentrator_gone == WhenConcentratorGone::Direct
 }
 
-/// Whether the plan makes this host forward packets of others.
+/// Whether the plan makes this host forward packets.
 pub fn forwards(config: &Config) -> bool {
     let routing = &config.routing;
     !routing.leave_host_alone && (routing.default_route || !config.interface.listen.is_empty())
@@ -111,8 +111,7 @@ fn egress_devices(host: &HostNetwork) -> Vec<String> {
     names
 }
 
-/// The public prefixes, of those that `wanted` picks, that are answered for on a
-/// device's wire.
+/// The public prefixes selected by `wanted` for which we answer neighbour discovery on a device.
 pub fn on_link(config: &Config, wanted: impl Fn(&IpNet) -> bool) -> BTreeMap<String, Vec<IpNet>> {
     let mut found: BTreeMap<String, Vec<IpNet>> = BTreeMap::new();
     for public in &config.routing.public_prefixes {
@@ -144,7 +143,7 @@ fn link_routing(link: &RoutedLink<'_>, host: &HostNetwork) -> Option<LinkRouting
     })
 }
 
-/// Also of links that don't work just now: they would never return.
+/// Also links that are down at the moment, as otherwise they would never return.
 fn believes_advertisements(config: &Config, host: &HostNetwork) -> Vec<String> {
     let links = config.links.iter();
     let devices = links.filter_map(|link| host.device_of(&link.binding).ok().flatten());
@@ -209,7 +208,7 @@ fn firewall(config: &Config, host: &HostNetwork) -> Firewall {
         routed: routing.public_prefixes.iter().map(|public| public.prefix.net()).collect(),
         mss: routing.clamp_mss.then_some(MssClamp::ToMtu),
         kill_switch: kill_switch::of(config, host),
-        // Of the links, when the whole is planned.
+        // Added for the links by the whole plan.
         inbound: None,
         ruled: None,
         // The reconciler knows where it listens.

@@ -1,5 +1,5 @@
-//! What `when_concentrator_gone = "block"` lets out beside the tunnel on this
-//! host, as its devices and addresses are.
+//! What `when_concentrator_gone = "block"` lets out outside the tunnel, given the host's devices
+//! and addresses.
 
 use super::egress::HostNetwork;
 use super::host_numbers::{BRAIDS_MARK, BRAIDS_MARK_BITS};
@@ -24,7 +24,7 @@ pub fn of(config: &Config, host: &HostNetwork) -> Option<KillSwitch> {
     })
 }
 
-/// The kill switch alone, as it is before the tunnel is up and after it ended.
+/// The kill switch alone, as before the tunnel is up and after it has ended.
 pub fn alone(config: &Config, host: &HostNetwork) -> Option<Operation> {
     let firewall = Firewall {
         interface: config.interface.name.to_string(),
@@ -34,7 +34,7 @@ pub fn alone(config: &Config, host: &HostNetwork) -> Option<Operation> {
     firewall.table().map(Operation::Firewall)
 }
 
-/// Every tunnel's of this program: another one on this host is no way around.
+/// Marks of all our tunnels on this host: another tunnel isn't a leak.
 fn marks(config: &Config) -> Vec<(u32, u32)> {
     let own = config.links.iter().filter_map(|link| link.binding.fwmark);
     let mut marks = vec![(BRAIDS_MARK, BRAIDS_MARK_BITS)];
@@ -42,7 +42,7 @@ fn marks(config: &Config) -> Vec<(u32, u32)> {
     marks
 }
 
-/// Devices that neither are links nor lead to the internet.
+/// Devices that are neither links nor lead to the Internet.
 fn lan(config: &Config, host: &HostNetwork) -> Vec<(String, Vec<IpNet>)> {
     let egress_devices = links(config, host);
     let is_way_out = |name: &str| egress_devices.iter().any(|(link, _)| link == name);
@@ -63,8 +63,8 @@ fn lan(config: &Config, host: &HostNetwork) -> Vec<(String, Vec<IpNet>)> {
     .collect()
 }
 
-/// No network is larger than 10.0.0.0/8, or what a provider has: one that claims
-/// to be would take the internet with it.
+/// No LAN is larger than 10.0.0.0/8 or a provider's prefix: one that claims to be would include the
+/// Internet.
 fn is_small(net: &IpNet) -> bool {
     net.prefix_len() >= if net.addr().is_ipv4() { 8 } else { 32 }
 }

@@ -20,28 +20,28 @@ pub struct LinkSockets {
 struct LinkState {
     /// Of its routing table.
     number: u32,
-    /// Those that have sockets.
+    /// The egresses that have sockets.
     egresses: Vec<Egress>,
-    /// Whether it is metered, and so one tier further.
+    /// Whether it is metered, which puts it one tier later.
     metered: bool,
-    /// Why it isn't usable, as last told.
+    /// Why it isn't usable, as last reported.
     trouble: Option<String>,
 }
 
 impl LinkSockets {
-    /// A link is new, yet without sockets.
+    /// Adds a link, without sockets yet.
     pub fn add(&mut self, name: &Name) {
         let taken = |number: &u32| self.links.values().any(|state| state.number == *number);
         let number = (0..).find(|number| !taken(number)).unwrap_or(0);
         self.links.insert(name.clone(), LinkState { number, ..LinkState::default() });
     }
 
-    /// A link is gone, and its sockets with it.
+    /// Removes a link and its sockets.
     pub fn remove(&mut self, name: &Name) {
         self.links.remove(name);
     }
 
-    /// Has the link's sockets closed: it gets new ones when it is followed again.
+    /// Closes the link's sockets; it gets new ones at the next [`Self::follow`].
     pub fn close(
         &mut self,
         name: &Name,
@@ -51,8 +51,8 @@ impl LinkSockets {
         state.egresses.drain(..).try_for_each(|egress| detach(data_plane, name, &egress))
     }
 
-    /// Opens and closes sockets as the links' egresses have changed. Tells whether all that
-    /// should be open are.
+    /// Opens and closes sockets as the links' egresses change. Returns whether all that should be
+    /// open are.
     pub fn follow(
         &mut self,
         config: &Config,
@@ -95,12 +95,12 @@ impl LinkSockets {
         self.links.get(name).is_some_and(|state| state.metered)
     }
 
-    /// By which egresses each link leaves now.
+    /// Each link's current egresses.
     pub fn egresses(&self) -> impl Iterator<Item = (&Name, &[Egress])> {
         self.links.iter().map(|(name, state)| (name, state.egresses.as_slice()))
     }
 
-    /// Whether anything can leave by it now.
+    /// Whether it can be used now.
     pub fn is_usable(&self, name: &Name) -> bool {
         self.links.get(name).is_some_and(|state| !state.egresses.is_empty())
     }
@@ -112,7 +112,7 @@ impl LinkSockets {
 }
 
 impl LinkState {
-    /// Tells whether each egress has its socket.
+    /// Returns whether each egress has its socket.
     fn follow(
         &mut self,
         link: &Link,
@@ -139,7 +139,8 @@ impl LinkState {
         } else if let (Some(by), Some(former)) = (by, interface(&self.egresses))
             && by != former
         {
-            tracing::info!(link = %link.name, interface = by, former, "link leaves by another");
+            tracing::info!(link = %link.name, interface = by, former, "link uses another interface \
+                                                                       now");
         }
         let before = std::mem::replace(&mut self.trouble, trouble);
         for gone in &self.egresses {
@@ -154,7 +155,7 @@ impl LinkState {
                 continue;
             }
             if link.transport == TransportChoice::Tls {
-                // `Transports` has it carried.
+                // `Transports` handles it.
                 kept.push(egress);
                 continue;
             }
@@ -178,8 +179,8 @@ impl LinkState {
                     }
                     self.trouble = Some(trouble);
                     all_open = false;
-                    // The one for its former address is of no use, and the file that it
-                    // takes may be the one that is missing.
+                    // The socket for its former address is useless, and its file descriptor may be
+                    // the one that is needed.
                     detach(data_plane, &link.name, &egress)?;
                 }
             }
@@ -219,8 +220,8 @@ mod tests {
     use braid_linux::netlink::{Address, Link as Interface};
     use std::path::Path;
 
-    /// Links by their source, on the device that everybody has; nothing of the host's is
-    /// asked for but that.
+    /// Links by source address on `lo`, which every host has, so nothing else of the host is
+    /// needed.
     fn config() -> Config {
         let text = "[interface]\nprivate_key_file = \"k\"\n\
             [[link]]\nname = \"a\"\nsource = \"127.0.0.1\"\n\
@@ -230,7 +231,7 @@ mod tests {
         Config::parse(text, Path::new("c.toml")).unwrap()
     }
 
-    /// The host as it says to be: it has the second address only where it is believed.
+    /// A simulated host; the kernel needn't really have the second address.
     fn host(up: bool, addresses: &[&str]) -> HostNetwork {
         let name = "lo".to_owned();
         let address = |net: &&str| Address {

@@ -1,4 +1,4 @@
-//! What the host's network says of links just now, for who only looks at them.
+//! The current state of links, for commands that only show them.
 
 use super::egress::HostNetwork;
 use braid_control::config::{Config, DeviceName, GroupConfig, LinkBinding};
@@ -11,13 +11,13 @@ use std::net::IpAddr;
 pub struct LinkNow {
     /// Its name.
     pub name: String,
-    /// The device that it leaves by; none where only a mark decides.
+    /// The device that it leaves by; `None` if only a mark decides.
     pub device: Option<Link>,
     /// Its addresses and routers, at most one for each IP version.
     pub egresses: Vec<Egress>,
-    /// The other end, where its address is known.
+    /// The other end, if its address is known.
     pub remote: Option<IpAddr>,
-    /// Why nothing can leave by it now.
+    /// Why it can't be used now.
     pub trouble: Option<String>,
 }
 
@@ -73,7 +73,7 @@ fn look(
     let trouble = match (&device, &egresses) {
         (Err(why), _) => Some(why.clone()),
         (_, Err(why)) if sends => Some(why.clone()),
-        // An engine sets its ports up; then it is seen whether there is a carrier.
+        // An engine sets its ports up itself; only then does the carrier show.
         (Ok(Some(device)), _) if device.up && !device.carrier => {
             Some(format!("{} has no carrier", device.name))
         }

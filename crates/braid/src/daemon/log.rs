@@ -1,5 +1,5 @@
-//! Logs, to stderr, by a thread of their own: neither a full disk nor a reader
-//! that stands still holds up what logs, or ends it.
+//! Logging to stderr on a thread of its own, so that neither a full disk nor a stalled reader
+//! blocks or kills the threads that log.
 
 use super::supervise::start_thread;
 use portable_atomic::{AtomicU64, Ordering};
@@ -14,9 +14,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
-/// Lines that wait at most; a line has some 100 bytes.
+/// Maximum waiting lines; a line has some 100 bytes.
 const WAITING: usize = 4096;
-/// How long the last lines may take at the end.
+/// How long to wait for the last lines at the end.
 const LAST_LINES: Duration = Duration::from_secs(1);
 
 /// The process's; none before [`init`].
@@ -30,7 +30,7 @@ pub fn init(filter: &str, json: bool) -> Result<(), LogError> {
     })?;
     let log = Log::start(io::stderr()).map_err(LogError::Start)?;
     let log = LOG.get_or_init(|| log);
-    // What can't be written isn't told on stderr, which is where it can't be written.
+    // Errors of writing to stderr can't be reported on stderr.
     let lines = tracing_subscriber::fmt::layer().with_writer(log).log_internal_errors(false);
     let filtered = tracing_subscriber::registry().with(filter);
     let started = match json {
@@ -42,7 +42,7 @@ pub fn init(filter: &str, json: bool) -> Result<(), LogError> {
     Ok(())
 }
 
-/// The standard library would write on stderr itself, and wait there for a reader.
+/// The standard library would write to stderr directly, and block if the reader stalls.
 fn tell_panic(info: &PanicHookInfo<'_>) {
     let thread = std::thread::current();
     let said = info.to_string().replace('\n', " ");
@@ -55,7 +55,7 @@ fn tell_panic(info: &PanicHookInfo<'_>) {
 
 /// Why nothing can be logged.
 pub enum LogError {
-    /// What is to be let through isn't written as it should be.
+    /// The filter is invalid.
     Filter(String),
     /// What the system said.
     Start(io::Error),
@@ -68,16 +68,16 @@ pub fn flush() {
     }
 }
 
-/// Where lines are put that the thread writes.
+/// The queue of lines for the thread.
 struct Log {
     lines: SyncSender<Line>,
-    /// Lines that found no place.
+    /// Lines dropped because the queue was full.
     lost: Arc<AtomicU64>,
 }
 
 enum Line {
     Text(Vec<u8>),
-    /// All before it is written, or lost.
+    /// Reports when everything before it is written or lost.
     Flush(Sender<()>),
 }
 
@@ -95,7 +95,7 @@ impl Log {
 
     fn flush(&self) {
         let (done, is_done) = channel();
-        // Full means that nothing has been written for long.
+        // Full means that nothing has been written for a long time.
         if self.lines.try_send(Line::Flush(done)).is_ok() {
             let _ = is_done.recv_timeout(LAST_LINES);
         }
@@ -145,13 +145,13 @@ impl<W: Write> Writer<W> {
         for line in waiting {
             match line {
                 Line::Text(text) => self.write(&text),
-                // An asker that went away needs no answer.
+                // A caller that went away needs no answer.
                 Line::Flush(done) => drop(done.send(())),
             }
         }
     }
 
-    /// Tells first how many lines were lost before this one.
+    /// First reports how many lines were lost before this one.
     fn write(&mut self, text: &[u8]) {
         let lost = self.lost.load(Ordering::Relaxed);
         let mut whole = Vec::new();
@@ -159,8 +159,7 @@ impl<W: Write> Writer<W> {
             whole.push(b'\n');
         }
         if lost > 0 {
-            let _ =
-                writeln!(whole, "({lost} lines of the log are lost: they could not be written)");
+            let _ = writeln!(whole, "({lost} log lines lost: they could not be written)");
         }
         whole.extend_from_slice(text);
         match self.out.write_all(&whole).and_then(|()| self.out.flush()) {
@@ -181,7 +180,7 @@ mod tests {
     use super::*;
     use std::sync::Mutex;
 
-    /// Takes so many more bytes, as a disk does.
+    /// Accepts this many more bytes, like a disk.
     #[derive(Clone)]
     struct Disk(Arc<Mutex<(usize, Vec<u8>)>>);
 
@@ -218,7 +217,7 @@ mod tests {
         log_line(log, "fourth");
         log_line(log, "fifth");
         let written = String::from_utf8(disk.0.lock().unwrap().1.clone()).unwrap();
-        let told = "(2 lines of the log are lost: they could not be written)";
+        let told = "(2 log lines lost: they could not be written)";
         assert_eq!(written, format!("first\nseco\n{told}\nfourth\nfifth\n"));
     }
 
@@ -242,10 +241,10 @@ mod tests {
     fn a_reader_that_stands_still_holds_nobody_up() {
         let (read, write) = io::pipe().unwrap();
         let log: &'static Log = Box::leak(Box::new(Log::start(write).unwrap()));
-        // More than the pipe and the queue take.
+        // More than the pipe and the queue can hold.
         let loses = (0..2 * WAITING).any(|_| {
             writeln!(log.make_writer(), "{}", "x".repeat(100)).unwrap();
-            // Asked each time: a writer that begins late tells what was lost by then.
+            // Check each time: a writer that starts late reports what was lost by then.
             log.lost.load(Ordering::Relaxed) > 0
         });
         assert!(loses);

@@ -1,5 +1,5 @@
-//! Looks at the host and the tunnel for what `braid_doctor` judges: twice, with a moment between,
-//! as rates come from counters. What can't be found out is left out.
+//! Collects the facts about host and tunnel that `braid_doctor` judges: twice, with a moment in
+//! between, as rates come from counters. What can't be found out is left out.
 
 #[cfg(feature = "page")]
 pub mod line;
@@ -18,7 +18,7 @@ use std::net::ToSocketAddrs;
 use std::path::Path;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-/// What grows, as it was at the first look.
+/// Counters at the first look.
 pub struct FirstLook {
     at: Instant,
     status: Option<Status>,
@@ -115,14 +115,14 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     found.f_bavail.checked_mul(found.f_frsize)
 }
 
-/// Where a daemon of ours looks for it too.
+/// Searches where our daemon does.
 fn has_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     folders.map(|folder| folder.join(name)).any(|file| file.is_file())
 }
 
-/// Asks the host's name servers, who may take some seconds.
+/// Asks the host's name servers, which may take some seconds.
 fn unknown_endpoints(config: &Config) -> Vec<String> {
     let endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
     let mut names: Vec<&String> = endpoints

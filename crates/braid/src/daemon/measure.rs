@@ -1,5 +1,5 @@
-//! What each link carries, alone and together with the others, to the concentrator. A link is
-//! alone while all others stand by: what people do meanwhile goes over it too.
+//! Measures what each link carries to the concentrator, alone and together with the others. A link
+//! is measured alone by putting all others on standby: users' traffic then also goes over it.
 
 use super::supervise::{start_thread, supervise_unneeded};
 use super::tunnel::Tunnel;
@@ -21,12 +21,12 @@ pub struct Measuring(Arc<Mutex<MeasureStatus>>);
 /// How long each direction is measured.
 const USUAL_SECONDS: u32 = 4;
 const SECONDS: std::ops::RangeInclusive<u32> = 1..=20;
-/// At once: one window doesn't fill a long line.
+/// Concurrent connections, as one window doesn't fill a long line.
 const CONNECTIONS: usize = 4;
-/// After a link's role has changed: what is under way by others arrives.
+/// Pause after changing a link's role, so that packets in flight on others arrive.
 const SETTLES: Duration = Duration::from_millis(700);
 
-/// Where homes measure, at a concentrator that allows it.
+/// The server for homes' measurements, at a concentrator that allows it.
 pub fn serve(config: &Config) -> Option<Server> {
     let interface = &config.interface;
     if interface.listen.is_empty() || !interface.speed_test {
@@ -40,20 +40,20 @@ pub fn serve(config: &Config) -> Option<Server> {
 }
 
 impl Measuring {
-    /// How far it is.
+    /// Its progress.
     pub fn status(&self) -> MeasureStatus {
         self.now().clone()
     }
 
-    /// Begins one, on a thread of its own.
+    /// Starts a measurement on a thread of its own.
     pub fn start(&self, tunnel: Weak<dyn Tunnel>, wish: &NewMeasure) -> Result<(), Refusal> {
-        let going_down = || Refusal::Failed("the tunnel goes down".into());
+        let going_down = || Refusal::Failed("the tunnel is shutting down".into());
         let running = tunnel.upgrade().ok_or_else(going_down)?;
         let plan = Plan::of(&running.config_now(), &running.status(), wish)?;
         {
             let mut now = self.now();
             if now.running {
-                return Err(Refusal::Invalid("a measurement runs already".into()));
+                return Err(Refusal::Invalid("a measurement is already running".into()));
             }
             *now = MeasureStatus {
                 running: true,
@@ -106,7 +106,7 @@ impl Plan {
         let to = other_end(config)?;
         let seconds = wish.seconds.unwrap_or(USUAL_SECONDS);
         if !SECONDS.contains(&seconds) {
-            return Err(Refusal::Invalid("1 to 20 seconds a direction".into()));
+            return Err(Refusal::Invalid("measure for 1 to 20 seconds per direction".into()));
         }
         let (mut links, mut left_out) = (Vec::new(), Vec::new());
         for link in &config.links {
@@ -146,8 +146,7 @@ impl Plan {
     }
 }
 
-/// The concentrator has the first address of the tunnel's network, unless somebody gave it
-/// another.
+/// The concentrator normally has the first address of the tunnel's network.
 fn other_end(config: &Config) -> Result<SocketAddr, Refusal> {
     if config.peers.iter().all(|peer| peer.endpoints.is_empty()) {
         return Err(Refusal::Invalid(
@@ -232,7 +231,7 @@ impl Run<'_> {
 
     /// Bytes that each link has received and sent.
     fn carried(&self) -> Result<Vec<(String, u64, u64)>, String> {
-        let status = self.tunnel.upgrade().ok_or("the tunnel goes down")?.status();
+        let status = self.tunnel.upgrade().ok_or("the tunnel is shutting down")?.status();
         let paths: Vec<_> = status.peers.iter().flat_map(|peer| &peer.paths).collect();
         let of = |(name, _): &(String, bool)| {
             let own = || paths.iter().filter(|path| path.link == *name);
@@ -244,7 +243,7 @@ impl Run<'_> {
     }
 
     fn set_standby(&self, name: &str, standby: bool) -> Result<(), String> {
-        let tunnel = self.tunnel.upgrade().ok_or("the tunnel goes down")?;
+        let tunnel = self.tunnel.upgrade().ok_or("the tunnel is shutting down")?;
         let now = tunnel.config_now();
         if now.link(name).is_none_or(|link| link.standby == standby) {
             return Ok(());
@@ -255,14 +254,14 @@ impl Run<'_> {
     }
 }
 
-/// Who stands by while one link is measured alone; as before when it is dropped.
+/// Puts other links on standby while one is measured alone; dropping it restores their roles.
 struct Roles<'a> {
     run: &'a Run<'a>,
 }
 
 impl Roles<'_> {
     fn alone(&self, link: &str) -> Result<(), String> {
-        // First the one that carries, so that there always is one.
+        // First the active one, so that there is always one.
         self.run.set_standby(link, false)?;
         for (name, _) in self.run.plan.roles.iter().filter(|(name, _)| name != link) {
             self.run.set_standby(name, true)?;
@@ -276,7 +275,7 @@ impl Drop for Roles<'_> {
     fn drop(&mut self) {
         for (name, standby) in &self.run.plan.roles {
             if let Err(why) = self.run.set_standby(name, *standby) {
-                tracing::warn!(link = name, "its role couldn't be given back: {why}");
+                tracing::warn!(link = name, "can't restore its role: {why}");
             }
         }
     }
@@ -333,7 +332,7 @@ mod tests {
         assert_eq!(plan.left_out, ["lte: it has a quota", "sat: it doesn't work"]);
         let metered = NewMeasure { metered: true, ..wish.clone() };
         assert_eq!(Plan::of(&config, &status(), &metered).unwrap().links, ["dsl", "lte"]);
-        // Who names it knows.
+        // If the user names a metered link, it is measured.
         let named = NewMeasure { link: Some("lte".into()), ..wish.clone() };
         assert_eq!(Plan::of(&config, &status(), &named).unwrap().links, ["lte"]);
         for (link, why) in [("sat", "doesn't work"), ("x", "no link \"x\"")] {

@@ -1,6 +1,5 @@
-//! Looking names up beside what the host does for that: which name servers it
-//! has, asking them, by a link or as the host would, and having others asked in
-//! place of those that don't answer.
+//! Name resolution besides the host's own: finds its name servers, queries them over a link or as
+//! the host would, and diverts queries from servers that don't answer.
 
 mod choice;
 mod follow;
@@ -17,7 +16,7 @@ use std::net::IpAddr;
 pub struct Server {
     /// Its address.
     pub address: IpAddr,
-    /// By this device only.
+    /// Only through this device.
     pub device: Option<String>,
     /// With this mark, for policy rules.
     pub mark: Option<u32>,

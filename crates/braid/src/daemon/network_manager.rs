@@ -1,4 +1,4 @@
-//! Follows what NetworkManager says of the host's interfaces.
+//! Follows NetworkManager's view of the host's interfaces.
 
 use super::ending::Ending;
 use super::supervise;
@@ -12,8 +12,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether what it says is of use: a link of the config asks for a connection, or it runs and the
-/// config doesn't say of a link whether it is metered.
+/// Whether it is needed: a link in the config asks for a connection, or NetworkManager runs and the
+/// config doesn't state whether a link is metered.
 pub fn is_asked_for(config: &Config) -> bool {
     let runs = runs();
     let asks = |link: &Link| {
@@ -23,7 +23,7 @@ pub fn is_asked_for(config: &Config) -> bool {
     config.links.iter().any(asks)
 }
 
-/// Follows them by a thread of its own, while a link asks for one.
+/// Follows the connections on a thread of its own, while needed.
 #[derive(Default)]
 pub struct Connections {
     now: Arc<Vec<Connection>>,
@@ -32,55 +32,55 @@ pub struct Connections {
 
 struct Watch {
     latest: Arc<Mutex<Arc<Vec<Connection>>>>,
-    /// Asks to look at once; the thread ends with it.
+    /// Requests an immediate update; the thread ends when this is dropped.
     look: SyncSender<()>,
-    /// Whether NetworkManager tells of changes just now.
+    /// Whether NetworkManager currently reports changes.
     told: Arc<AtomicBool>,
     news: News,
 }
 
-/// How often it is looked where nothing is told, as netlink knows of no connections.
+/// Polling interval if changes aren't reported, as netlink doesn't know connections.
 const EVERY: Duration = Duration::from_secs(5);
-/// And where it is: all but what NetworkManager guesses anew of whether a network is metered.
+/// Polling interval if they are reported; only new guesses about metered networks aren't.
 const EVERY_WHEN_TOLD: Duration = Duration::from_secs(300);
-/// What changes at once is told line by line.
+/// Pause, as simultaneous changes are reported line by line.
 const SETTLES: Duration = Duration::from_millis(100);
 const THREAD: &str = "braid-nm";
 
 impl Connections {
-    /// Those that are active, as last seen.
+    /// The active connections, as last seen.
     pub fn now(&self) -> &[Connection] {
         &self.now
     }
 
-    /// The config or the host's network may have changed: looks soon. The first time it waits
-    /// for the answer.
+    /// Call when the config or the host's network may have changed: updates soon. The first call
+    /// waits for the answer.
     pub fn follow(&mut self, config: &Config, waker: &Waker, ending: &Ending) {
         if !is_asked_for(config) {
             *self = Connections::default();
             return;
         }
         if let Some(watch) = &mut self.watch {
-            // One wish that waits is enough; a thread that has ended has ended the daemon.
+            // One pending request is enough; if the thread has ended, the daemon is ending.
             let _ = watch.look.try_send(());
             watch.news.follow(&watch.look, &watch.told, Instant::now());
             return;
         }
         let (look, wishes) = sync_channel(1);
         let (mut news, told) = (News::default(), Arc::new(AtomicBool::new(false)));
-        // Before it is looked: nothing is missed in between.
+        // Before reading, so that nothing is missed in between.
         news.follow(&look, &told, Instant::now());
         self.now = Arc::new(seen().unwrap_or_default());
         let latest = Arc::new(Mutex::new(Arc::clone(&self.now)));
         let (published, waker, tells) = (Arc::clone(&latest), waker.clone(), Arc::clone(&told));
         match supervise::start(THREAD, ending, move || run(&wishes, &tells, &published, &waker)) {
             Ok(_) => self.watch = Some(Watch { latest, look, told, news }),
-            // Tried again when the host is looked at next.
-            Err(error) => tracing::warn!("NetworkManager isn't followed: {error}"),
+            // Retried at the next update.
+            Err(error) => tracing::warn!("can't follow NetworkManager: {error}"),
         }
     }
 
-    /// Takes what the thread saw. Tells whether that is something else.
+    /// Takes the thread's result. Returns whether it has changed.
     pub fn have_changed(&mut self) -> bool {
         let Some(watch) = &self.watch else { return false };
         let latest = Arc::clone(&watch.latest.lock().unwrap_or_else(PoisonError::into_inner));
@@ -90,19 +90,19 @@ impl Connections {
     }
 }
 
-/// `nmcli monitor`, which says a line whenever a device or a connection changes.
+/// `nmcli monitor`, which prints a line whenever a device or a connection changes.
 #[derive(Default)]
 struct News {
     running: Option<Following>,
     began: Option<Instant>,
 }
 
-/// One that has ended is started again after this.
+/// It is restarted this long after it has ended.
 const RESTART: Duration = Duration::from_secs(60);
 const NEWS_THREAD: &str = "braid-nm-news";
 
 impl News {
-    /// Sees to it that it runs. Whenever it says something it is to be looked.
+    /// Keeps it running. Whenever it prints something, an update is requested.
     fn follow(&mut self, look: &SyncSender<()>, told: &Arc<AtomicBool>, now: Instant) {
         let began = self.began.is_some_and(|at| now.saturating_duration_since(at) < RESTART);
         if self.running.is_some() && told.load(Ordering::Relaxed) || began {
@@ -121,7 +121,7 @@ impl News {
         let (following, mut said) = Following::start("env", &[&NMCLI[..], &["monitor"]].concat())?;
         let (look, told) = (look.clone(), Arc::clone(told));
         supervise::start_unneeded(NEWS_THREAD, move || {
-            // What it says is found out by looking.
+            // The contents don't matter, as an update follows.
             let mut words = [0; 1024];
             while said.read(&mut words).is_ok_and(|len| len > 0) {
                 let _ = look.try_send(());
@@ -140,7 +140,7 @@ fn run(
     published: &Mutex<Arc<Vec<Connection>>>,
     waker: &Waker,
 ) {
-    // Who tells needs a moment until it does: what changed by then is seen by looking once more.
+    // The monitor takes a moment to start: changes until then are found by one more update.
     let mut looked = false;
     loop {
         let tells = told.load(Ordering::Relaxed);
@@ -164,8 +164,8 @@ fn run(
     }
 }
 
-/// Those that are active; none where it doesn't run. Nothing is known of one that doesn't answer
-/// in time: it may be busy, and no link is to be let go for that.
+/// The active connections; empty if NetworkManager doesn't run. `None` if it doesn't answer in
+/// time: it may be busy, and links must not be dropped for that.
 fn seen() -> Option<Vec<Connection>> {
     match active() {
         Ok(found) => Some(found),

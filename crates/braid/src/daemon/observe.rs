@@ -1,5 +1,5 @@
-//! What is kept of the past and told to people: once a second the status becomes
-//! samples and events. The tunnel never waits for any of it, and lives on without.
+//! History and notifications: once a second the status becomes samples and events. The tunnel never
+//! waits for any of it, and works without it.
 
 mod moves;
 mod samples;
@@ -34,7 +34,7 @@ pub struct Observer {
 const EVERY: Duration = Duration::from_secs(1);
 
 impl Observer {
-    /// One that keeps nothing.
+    /// An observer that keeps nothing.
     pub fn none() -> Observer {
         Observer {
             recorder: None,
@@ -44,12 +44,12 @@ impl Observer {
         }
     }
 
-    /// Begins to keep history, where the config wants some.
+    /// Starts keeping history, if the config asks for it.
     pub fn start(config: &Config) -> io::Result<Observer> {
         if !config.history.keep {
             return Ok(Observer::none());
         }
-        // Why it can't be made is why the file in it can't, which is told.
+        // If this fails, so does opening the file in it, which reports the error.
         let _ = std::fs::create_dir_all(&config.interface.state_dir);
         let (recorder, mut keeping) = Recorder::new(settings(config));
         let recording = supervise::start_unneeded("braid-history", move || keeping.run())?;
@@ -57,13 +57,13 @@ impl Observer {
         Ok(Observer { recorder: Some(recorder), recording, ..Observer::none() })
     }
 
-    /// What is kept.
+    /// The history's recorder.
     pub fn recorder(&self) -> Option<&Recorder> {
         self.recorder.as_ref()
     }
 
-    /// Tells people of what happens, from now on; `alerts` are those of the config as it is when
-    /// something happens, none when the tunnel ends.
+    /// Notifies people of events from now on; `alerts` returns the current config's alerts, `None`
+    /// when the tunnel ends.
     pub fn tell(
         &self,
         config: &Config,
@@ -79,20 +79,20 @@ impl Observer {
         Ok(())
     }
 
-    /// How telling people goes.
+    /// The status of notifications.
     pub fn alerts(&self, alerts: &[Alert]) -> Vec<AlertStatus> {
         let waiting = |alert: &str| self.post.get().map(|post| post.waiting(alert));
         status_of(alerts, |alert| waiting(alert).unwrap_or_default())
     }
 
-    /// Looks at the tunnel once a second, until it is stopped or there is none any more.
+    /// Observes the tunnel once a second, until stopped or until the tunnel is gone.
     pub fn look_at(&self, seen: impl Fn() -> Option<Seen> + Send + 'static) -> io::Result<()> {
         let (stop, stopped) = sync_channel(1);
         let mut look = Look::new(self.recorder.clone(), self.post.clone());
         let thread = supervise::start_unneeded("braid-observe", move || {
             while let Some(seen) = seen() {
                 look.at(&seen);
-                // Between two reports, so that neither being late a little matters.
+                // Midway between two reports, so that it doesn't matter if either is a little late.
                 let next = beat::next(EVERY, bridge::TICK / 2, Instant::now());
                 let wait = next.saturating_duration_since(Instant::now());
                 if stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout) {
@@ -104,14 +104,14 @@ impl Observer {
         Ok(())
     }
 
-    /// Writes what is not written yet, waiting for the disk for a moment at most.
+    /// Writes pending data, waiting for the disk at most a moment.
     pub fn stop(&self) {
         if let Some((stop, thread)) = take(&self.looking) {
             // One that has ended needs no stop.
             let _ = stop.try_send(());
             let _ = thread.join();
         }
-        let stopped = event(EventKind::Stopped, "the tunnel is taken down".into());
+        let stopped = event(EventKind::Stopped, "the tunnel was taken down".into());
         if let Some(post) = self.post.get() {
             post.tell(&stopped);
             post.stop();
@@ -119,7 +119,7 @@ impl Observer {
         let Some(recorder) = &self.recorder else { return };
         recorder.event(stopped);
         recorder.stop();
-        // One that still waits for the disk is left alone.
+        // A thread that still waits for the disk is left alone.
         let thread = take(&self.recording);
         if let Some(thread) = thread.filter(JoinHandle::is_finished) {
             let _ = thread.join();
@@ -127,15 +127,15 @@ impl Observer {
     }
 }
 
-/// How things are.
+/// The state of the tunnel.
 pub struct Seen {
     /// All of it.
     pub status: Status,
-    /// Devices that sent or got something in the last second.
+    /// Devices that sent or received something in the last second.
     pub devices: Vec<DeviceSecond>,
 }
 
-/// What the thread remembers between two looks.
+/// What the thread remembers between observations.
 struct Look {
     recorder: Option<Recorder>,
     post: Arc<OnceLock<Post>>,
@@ -186,7 +186,7 @@ fn of_device(device: &DeviceSecond) -> (Series, Sample) {
     (Series::Device(name.clone()), sample)
 }
 
-/// Homes that were greeted before.
+/// Homes that were announced before.
 fn known_homes(recorder: &Recorder) -> Option<BTreeSet<String>> {
     let events = recorder.events(None, usize::MAX).ok()?;
     let greeted = events.into_iter().filter(|event| event.kind == EventKind::NewHome);

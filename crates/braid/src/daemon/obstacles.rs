@@ -1,5 +1,5 @@
-//! What on the host works against the tunnel, though nobody may know: routes that pass it
-//! by, firewalls that refuse what it forwards. For status and log.
+//! Finds conditions on the host that work against the tunnel: routes that bypass it, firewalls that
+//! refuse what it forwards. For status and log.
 
 use super::egress::HostNetwork;
 use braid_control::config::{Config, Layer};
@@ -16,7 +16,7 @@ pub struct Obstacles {
 }
 
 impl Obstacles {
-    /// Looks again. Who can do something about it is told.
+    /// Checks again, and logs changes.
     pub fn follow(
         &mut self,
         config: &Config,
@@ -61,7 +61,7 @@ pub fn obstacles(
         let device = device.map_or("another device", |link| link.name.as_str());
         let command = format!("ip route show {}", route.destination);
         let text = format!(
-            "what goes to {} passes the tunnel by: {device} has a route of its own for it \
+            "traffic to {} bypasses the tunnel: {device} has a route of its own for it \
              (`{command}`; a DHCP server may have set it)",
             route.destination
         );
@@ -80,7 +80,7 @@ pub fn obstacles(
     for firewall in firewalls {
         let table = &firewall.table;
         match firewall.owner {
-            // Handled, see the plan.
+            // Handled by the plan.
             Owner::Docker => {}
             Owner::Firewalld => {
                 let command = format!(
@@ -88,15 +88,15 @@ pub fn obstacles(
                      firewall-cmd --reload"
                 );
                 let text = format!(
-                    "firewalld forwards nothing to or from {interface} before it has a zone: \
+                    "firewalld forwards nothing to or from {interface} until it has a zone: \
                      `{command}`, and a policy from the LAN's zone to it"
                 );
                 find(TroubleKind::Firewall, text, command);
             }
             Owner::Other => {
                 let text = format!(
-                    "the firewall's table {table} drops what it forwards by default, and none of \
-                     its rules names {interface}: hosts behind this one don't get through"
+                    "the firewall's table {table} drops forwarded packets by default, and none of \
+                     its rules names {interface}: hosts behind this one can't use the tunnel"
                 );
                 find(TroubleKind::Firewall, text, format!("nft list table {table}"));
             }
@@ -107,7 +107,7 @@ pub fn obstacles(
     found
 }
 
-/// Routes that lead what is the tunnel's out by a link, or take most of the Internet.
+/// Routes that lead the tunnel's traffic out over a link, or take most of the Internet.
 fn passing_by<'a>(config: &Config, host: &HostNetwork, routes: &'a [Route]) -> Vec<&'a Route> {
     let devices = config.links.iter().filter_map(|link| host.device_of(&link.binding).ok()?);
     let links: Vec<u32> = devices.map(|device| device.index).collect();
@@ -149,8 +149,8 @@ fn is_wide(net: &IpNet) -> bool {
     net.prefix_len() < if net.addr().is_ipv4() { 8 } else { 16 }
 }
 
-/// A network that one of the device's addresses is in, or its router. That address may have no
-/// network of its own: those by DHCPv6 are of 128 bits, and what is on the link is advertised.
+/// Whether it is a network of one of the device's addresses, or its router. Addresses from DHCPv6
+/// have a prefix of 128 bits, and on-link networks are advertised.
 fn is_connected(host: &HostNetwork, route: &Route) -> bool {
     let net = route.destination;
     let own = host.addresses.iter().filter(|address| Some(address.interface) == route.interface);

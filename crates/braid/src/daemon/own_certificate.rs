@@ -1,4 +1,4 @@
-//! Certificates that this host makes for itself, once.
+//! Self-signed certificates that this host creates once.
 
 use braid_carrier::Certificate;
 use braid_control::config::CertificateFiles;
@@ -6,10 +6,10 @@ use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
-/// Makes one for these names where there is none.
+/// Creates one for these names if there is none.
 ///
 /// # Errors
-/// It can't be made or written.
+/// It can't be created or written.
 pub fn ensure(files: &CertificateFiles, names: impl FnOnce() -> Vec<String>) -> io::Result<()> {
     if files.chain.exists() && files.key.exists() {
         return Ok(());

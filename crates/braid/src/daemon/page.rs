@@ -1,5 +1,5 @@
-//! The page of a running tunnel: a thread of its own serves it, so that whoever asks for
-//! it in whatever way holds up neither packets nor the control socket.
+//! The page of a running tunnel, served by its own thread, so that requests can delay neither
+//! packets nor the control socket.
 
 pub mod certificate;
 #[cfg(feature = "lab")]
@@ -27,7 +27,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
-/// Makes the part of the page that is about homes.
+/// Creates the part of the page about homes.
 pub type PageHomes = fn(Weak<dyn Tunnel>) -> Box<dyn Homes>;
 
 /// The thread that serves it.
@@ -42,7 +42,7 @@ pub struct ServedPage {
 pub const POOLS: &str = "pools.json";
 
 impl ServedPage {
-    /// Begins to serve it, as the config says.
+    /// Starts serving it, as configured.
     pub fn start(
         config: &Config,
         tunnel: &Arc<dyn Tunnel>,
@@ -61,7 +61,7 @@ impl ServedPage {
                     .clone()
                     .unwrap_or_else(|| config.interface.state_dir.join("reports")),
             ),
-            // Who listens has homes.
+            // A tunnel that listens has homes.
             homes: (!config.interface.listen.is_empty()).then(|| homes(Arc::downgrade(tunnel))),
         };
         let tcp = match config.ui.listen {
@@ -69,7 +69,7 @@ impl ServedPage {
             Some(address) => match listen(address) {
                 Ok(listener) => Some(listener),
                 Err(error) => {
-                    tracing::warn!("the page isn't served on {address}: {error}");
+                    tracing::warn!("can't serve the page on {address}: {error}");
                     None
                 }
             },
@@ -105,12 +105,12 @@ impl ServedPage {
         Ok(ServedPage { page, at, stop, thread: Mutex::new(Some(thread)) })
     }
 
-    /// An address at which whoever opens it first is logged in.
+    /// A link that logs in whoever opens it first.
     pub fn login_link(&self, role: UiRole) -> Option<LoginLink> {
         Some(self.page.login_link(role, self.at?))
     }
 
-    /// Serves it no more.
+    /// Stops serving it.
     pub fn stop(&self) {
         // Without a receiver it has stopped.
         let _ = self.stop.send(true);
@@ -127,7 +127,7 @@ pub fn socket(config: &Config) -> PathBuf {
     config.ui.socket.clone().unwrap_or_else(usual)
 }
 
-/// Where browsers come in.
+/// Opens the listener for browsers.
 pub fn listen(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     nonblocking(std::net::TcpListener::bind(address)?)
 }
@@ -142,7 +142,7 @@ pub fn nonblocking(listener: std::net::TcpListener) -> io::Result<std::net::TcpL
 pub struct Doors<'a> {
     /// For browsers.
     pub tcp: Option<&'a std::net::TcpListener>,
-    /// What they come by, where it isn't plain.
+    /// TLS for browsers, unless it is plain HTTP.
     pub tls: Option<TlsAcceptor>,
     /// The Unix socket.
     pub socket: &'a Path,
@@ -163,17 +163,16 @@ pub fn run(page: Arc<Page>, doors: Doors<'_>, stopped: watch::Receiver<bool>) ->
         };
         let unix = braid_control::server::bind(socket).await;
         let unix = unix.inspect_err(|error| {
-            tracing::warn!("the page isn't served on {}: {error}", socket.display());
+            tracing::warn!("can't serve the page on {}: {error}", socket.display());
         });
         serve(page, Listeners { tcp, tls, unix: unix.ok() }, stopped).await;
-        // Another daemon's, if it couldn't be made.
+        // If it couldn't be created, it would be another daemon's.
         let _ = std::fs::remove_file(socket);
         Ok(())
     })
 }
 
-/// Threads that render pages, read history and check passwords: what many ask at once
-/// waits.
+/// Threads that render pages, read history and check passwords; further requests wait.
 const WORKERS: usize = 3;
 
 /// The tunnel as the page sees it.
@@ -203,7 +202,7 @@ impl Shown for Window {
 
     fn measure(&self, wish: &NewMeasure) -> Result<(), Refusal> {
         let tunnel = self.tunnel.upgrade();
-        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))?;
+        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel is shutting down".into()))?;
         tunnel.measure(wish)
     }
 
@@ -257,7 +256,7 @@ impl Shown for Window {
 
     fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal> {
         let tunnel = self.tunnel.upgrade();
-        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))?;
+        let tunnel = tunnel.ok_or_else(|| Refusal::Failed("the tunnel is shutting down".into()))?;
         tunnel.execute(Request::SetLink { name: name.to_owned(), change })
     }
 }

@@ -1,9 +1,9 @@
-//! Links that are there and carry nothing, since no peer can be reached by them.
+//! Finds links that exist but carry nothing, since no peer can be reached over them.
 
 use braid_control::status::{LinkStatus, PeerStatus};
 
-/// Says so of each link by which no path leads, though others have some: a link's
-/// sockets open a path to each address of their IP version that a peer has.
+/// Reports each link without a path, if others have some: a link's sockets open a path to each peer
+/// address of their IP version.
 pub fn tell_pathless(links: &mut [LinkStatus], peers: &[PeerStatus]) {
     let mut paths = peers.iter().flat_map(|peer| &peer.paths).peekable();
     if paths.peek().is_none() {
@@ -12,9 +12,8 @@ pub fn tell_pathless(links: &mut [LinkStatus], peers: &[PeerStatus]) {
     let linked: Vec<&str> = paths.map(|path| path.link.as_str()).collect();
     let usable = links.iter_mut().filter(|link| link.present && link.trouble.is_none());
     for link in usable.filter(|link| !linked.contains(&link.name.as_str())) {
-        link.trouble = Some(
-            "carries nothing: no peer has an address of an IP version that this link has".into(),
-        );
+        link.trouble =
+            Some("carries nothing: no peer has an address of this link's IP version".into());
     }
 }
 

@@ -1,6 +1,6 @@
-//! Networks that want a login first (captive portals, RFC 8952): a hotel's, a train's. Nothing
-//! passes, but whoever asks for a page by HTTP is sent to theirs. And networks that work, by which
-//! only the peers don't answer: the host's name servers do.
+//! Networks that require a login (captive portals, RFC 8952), such as in hotels and trains: they
+//! block everything, but redirect HTTP requests to their own page. And networks that work although
+//! no peer answers: the host's name servers do.
 
 use super::data_channel::Snapshot;
 use super::egress::Egress;
@@ -17,32 +17,32 @@ use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What is known of the links' portals.
+/// What is known about the links' portals.
 #[derive(Default)]
 pub struct Portals {
     links: BTreeMap<Name, Looking>,
-    /// As last told: all that were found, and which are open.
+    /// As last reported: all that were found, and which are open.
     told: Vec<(Name, Portal, bool)>,
-    /// By which links a known host answers though no peer does, as last told.
+    /// Links over which a known host answers but no peer, as last reported.
     reached: BTreeMap<Name, IpAddr>,
 }
 
-/// A page that a link's network wants to be seen first.
+/// The login page of a link's network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Portal {
-    /// Its address on the web.
+    /// Its URL.
     pub url: String,
-    /// Where it is, as far as known.
+    /// Its host's addresses, as far as known.
     pub addresses: Vec<IpAddr>,
 }
 
-/// At a link that carries nothing.
+/// State of a link that carries nothing.
 struct Looking {
-    /// By which it left.
+    /// The link's egresses at the time.
     egresses: Vec<Egress>,
     silent_since: Instant,
     asked: Option<Instant>,
-    /// When somebody wanted to get there.
+    /// When a user asked for access to it.
     wished: Option<Instant>,
     found: Arc<Mutex<Found>>,
 }
@@ -51,27 +51,27 @@ struct Looking {
 struct Found {
     is_asked: bool,
     portal: Option<Portal>,
-    /// A name server that answered by this link when it was last asked: the link works, so it is
-    /// the peers that are silent.
+    /// A name server that answered the last query over this link: the link works, so it is the
+    /// peers that are silent.
     known_host: Option<IpAddr>,
-    /// Questions since then that nobody answered.
+    /// Unanswered requests since then.
     unanswered: u32,
 }
 
-/// Then there is no portal any more: one question may be lost, or the page be slow.
+/// After this many the portal counts as gone: one request may be lost, or the page may be slow.
 const MOST_UNANSWERED: u32 = 2;
 
-/// A link that comes needs a moment, and one that is cut may come back.
+/// How long to wait: a new link needs a moment, and an interrupted one may return.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How soon it is seen that somebody has logged in, or a train has left its station. A link that is
-/// silent for long is asked more seldom.
+/// How soon a login, or a train's departure from a station, is noticed. A link that is silent for
+/// long is probed less often.
 const AGAIN: Duration = Duration::from_secs(10);
 const AGAIN_LATER: Duration = Duration::from_secs(60);
-/// For how long the way to a page is open: to find a voucher, and type it in.
+/// How long access to a page stays open: enough to find a voucher and type it in.
 const OPEN: Duration = Duration::from_secs(15 * 60);
 
 impl Portals {
-    /// Asks by links that carry nothing. Whether something else is known or open than before.
+    /// Probes links that carry nothing. Returns whether something has changed.
     pub fn follow(
         &mut self,
         config: &Config,
@@ -80,7 +80,7 @@ impl Portals {
         now: Instant,
     ) -> bool {
         let mark = own_mark(config);
-        // With a kill switch nothing but the tunnel is asked for, unless somebody wants it.
+        // With a kill switch nothing is probed outside the tunnel, unless a user asks for it.
         let quiet = kill_switch::is_wanted(config);
         self.links.retain(|name, _| config.link(name.as_str()).is_some());
         for (name, egresses) in links.egresses() {
@@ -111,8 +111,8 @@ impl Portals {
         changed
     }
 
-    /// Somebody wants to get to the page that a link's network wants to be seen first. False when
-    /// the link carries something, or isn't there.
+    /// Opens access to the login page of a link's network. False if the link carries traffic, or
+    /// doesn't exist.
     pub fn open(&mut self, link: &Name, now: Instant) -> bool {
         let Some(looking) = self.links.get_mut(link) else { return false };
         looking.wished = Some(now);
@@ -120,17 +120,17 @@ impl Portals {
         true
     }
 
-    /// The page that a link's network wants to be seen first, if one was found.
+    /// The login page of a link's network, if one was found.
     pub fn of(&self, link: &Name) -> Option<&Portal> {
         self.told.iter().find(|(name, ..)| name == link).map(|(_, portal, _)| portal)
     }
 
-    /// A name server that answers by this link though no peer does.
+    /// A name server that answers over this link although no peer does.
     pub fn known_host(&self, link: &Name) -> Option<IpAddr> {
         self.reached.get(link).copied()
     }
 
-    /// To which addresses the way is open, and by which link alone.
+    /// The addresses to which access is open, each over one link only.
     pub fn opened(&self) -> impl Iterator<Item = (&Name, &[IpAddr])> {
         let open = self.told.iter().filter(|(_, _, open)| *open);
         open.map(|(name, portal, _)| (name, portal.addresses.as_slice()))
@@ -171,13 +171,14 @@ impl Looking {
             let mut found = found.lock().unwrap_or_else(PoisonError::into_inner);
             found.is_asked = false;
             if let Some(host) = known_host.filter(|_| found.known_host.is_none()) {
-                tracing::warn!(link = %name, "no peer answers by this link, but name server {host}");
+                tracing::warn!(link = %name, "no peer answers over this link, but name server \
+                                              {host}");
             }
             found.known_host = known_host;
             match portal {
                 Some(portal) => {
                     if found.portal.as_ref() != Some(&portal) {
-                        tracing::warn!(link = %name, "this link wants a login: {}", portal.url);
+                        tracing::warn!(link = %name, "this link requires a login: {}", portal.url);
                     }
                     (found.portal, found.unanswered) = (Some(portal), 0);
                 }
@@ -190,7 +191,7 @@ impl Looking {
             }
         };
         if let Err(error) = start_thread("braid-portal", asking) {
-            tracing::debug!(%error, "looking for a page that wants a login");
+            tracing::debug!(%error, "looking for a captive portal");
             self.lock().is_asked = false;
         }
     }
@@ -210,7 +211,7 @@ fn ask(question: &Question) -> Option<Portal> {
         Ok(address) => vec![address],
         Err(_) => question.look_up(&host),
     };
-    // Some show it at any address.
+    // Some portals show it at any address.
     addresses.push(question.target());
     addresses.dedup();
     Some(Portal { url, addresses })

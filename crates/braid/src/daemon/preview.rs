@@ -1,5 +1,5 @@
-//! What `braid up` would set on this host, and what that does to what is there:
-//! planned as the daemon does, and only looked at.
+//! What `braid up` would set on this host, and the effect on the current state: planned like in the
+//! daemon, but not applied.
 
 use super::host_numbers;
 use super::host_routing::{self, RoutedLink};
@@ -14,34 +14,34 @@ use braid_linux::operation::{Before, before};
 use jiff::Zoned;
 use serde::Serialize;
 
-/// All of it.
+/// The complete preview.
 #[derive(Debug, Serialize)]
 pub struct Preview {
     /// The tunnel's or group's name.
     pub interface: String,
-    /// What would be set, in this order; taken back in the opposite one.
+    /// What would be set, in this order; undone in reverse.
     pub sets: Vec<Planned>,
     /// Where traffic would go.
     pub traffic: Vec<String>,
-    /// What would be amiss.
+    /// Expected problems.
     pub warnings: Vec<String>,
 }
 
 /// One thing that would be set.
 #[derive(Debug, Serialize)]
 pub struct Planned {
-    /// As tools write it.
+    /// The operation in the notation of common tools.
     pub what: String,
-    /// What is there now.
+    /// The current state.
     pub now: String,
-    /// What it does to what is there.
+    /// Its effect on the current state.
     pub effect: String,
     /// The rules of a firewall's table, in nft's language.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ruleset: Option<String>,
 }
 
-/// Looks at the host, and changes nothing.
+/// Inspects the host without changing anything.
 pub fn preview(config: &AnyConfig) -> Result<Preview, DaemonError> {
     let looking = || DaemonError::system("looking at the host's network");
     let mut netlink = Netlink::open().map_err(looking())?;
@@ -66,8 +66,7 @@ fn of_tunnel(
     let egresses: Vec<_> = config.links.iter().map(|link| host.egresses(&link.binding)).collect();
     for (link, egresses) in config.links.iter().zip(&egresses) {
         if let Err(trouble) = egresses {
-            warnings
-                .push(format!("link {}: {trouble}; it is used as soon as it can be", link.name));
+            warnings.push(format!("link {}: {trouble}; it is used as soon as possible", link.name));
         }
     }
     let links: Vec<RoutedLink<'_>> = (0..)
@@ -116,8 +115,8 @@ fn device(config: &Config, host: &HostNetwork) -> Planned {
     let exists = host.links.iter().any(|link| link.name == interface.name.as_str());
     Planned {
         what: format!("device {} ({}, mtu {})", interface.name, interface.layer, interface.mtu),
-        now: if exists { "there, perhaps somebody else's" } else { "not there" }.to_owned(),
-        effect: "the tunnel's own; gone when it is down".to_owned(),
+        now: if exists { "exists, perhaps not ours" } else { "doesn't exist" }.to_owned(),
+        effect: "the tunnel's own; removed when it goes down".to_owned(),
         ruleset: None,
     }
 }
@@ -129,37 +128,42 @@ fn planned(operation: &Operation, netlink: &mut Netlink) -> Planned {
         _ => None,
     };
     let now = match &before {
-        Before::Absent => "not there".to_owned(),
+        Before::Absent => "doesn't exist".to_owned(),
         Before::AsWanted => "so already".to_owned(),
         Before::Value(value) => value.clone(),
-        Before::Unseen(why) => format!("can't be seen: {why}"),
+        Before::Unseen(why) => format!("can't read it: {why}"),
     };
     let effect = effect(operation, &before);
     Planned { what: operation.to_string(), now, effect, ruleset }
 }
 
-/// What it does to what is there, in words.
+/// Its effect on the current state, in words.
 fn effect(operation: &Operation, before: &Before) -> String {
     let stays = "stays as it is";
     match (operation, before) {
         (Operation::Firewall(_), Before::AsWanted) => {
-            "left by a crash, or a kill switch: replaced".to_owned()
+            "left by a crash or a kill switch: replaced".to_owned()
         }
         (_, Before::AsWanted) => format!("{stays}, also afterwards"),
-        (Operation::Forwarding(_), _) => "this host passes packets of others on; what the kernel \
-             changes along with it (routes by router advertisements, each device's setting) stays"
+        (Operation::Forwarding(_), _) => "this host forwards packets; what the kernel changes \
+                                          along with it (routes by router advertisements, each \
+                                          device's setting) stays"
             .to_owned(),
         (Operation::Sysctl { key, .. }, _) => sysctl_effect(key).to_owned(),
         (Operation::Address { .. }, _) => "the device's own".to_owned(),
         (Operation::Route(route), _) if host_numbers::is_our_table(route.table) => {
-            "in a table of the tunnel's own: what the rules below don't send there goes as before"
+            "in the tunnel's own table: only traffic that the rules below send there is affected"
                 .to_owned()
         }
-        (Operation::Route(_), _) => "in the host's own table, beside what is there".to_owned(),
-        (Operation::Rule(_), _) => "before the host's own tables; its rules stay".to_owned(),
-        (Operation::Firewall(_), _) => "a table beside those of others, which stay".to_owned(),
+        (Operation::Route(_), _) => {
+            "added to the host's own table, existing routes stay".to_owned()
+        }
+        (Operation::Rule(_), _) => {
+            "takes precedence over the host's own tables; its rules stay".to_owned()
+        }
+        (Operation::Firewall(_), _) => "a separate table; others' tables stay".to_owned(),
         (Operation::DockerUser { .. }, _) => {
-            "lets the tunnel's packets through Docker's firewall, in the chain it has for that"
+            "lets the tunnel's packets through Docker's firewall, in the chain that Docker provides"
                 .to_owned()
         }
         _ => "added, and removed again".to_owned(),
@@ -169,12 +173,14 @@ fn effect(operation: &Operation, before: &Before) -> String {
 fn sysctl_effect(key: &str) -> &'static str {
     match key.rsplit('/').next().unwrap_or_default() {
         "rp_filter" => {
-            "answers may leave by another link than questions came by; a source that \
-             no route leads to is still dropped"
+            "replies may leave by another link than requests came in by; a source that no route \
+             leads to is still dropped"
         }
-        "src_valid_mark" => "the check of sources above heeds the tunnel's marks",
-        "accept_ra" => "the device goes on learning its router though this host is one",
-        "proxy_arp" => "the provider's router finds the addresses behind the tunnel",
+        "src_valid_mark" => "the source check above takes the tunnel's marks into account",
+        "accept_ra" => {
+            "the device keeps accepting router advertisements although this host forwards"
+        }
+        "proxy_arp" => "lets the provider's router find the addresses behind the tunnel",
         _ => "as before when the tunnel is down",
     }
 }
@@ -182,29 +188,28 @@ fn sysctl_effect(key: &str) -> &'static str {
 fn traffic(config: &Config) -> Vec<String> {
     let (interface, routing) = (&config.interface.name, &config.routing);
     if routing.leave_host_alone {
-        return vec![format!("only what is sent to {interface} itself takes the tunnel")];
+        return vec![format!("only traffic sent to {interface} itself takes the tunnel")];
     }
     if !routing.default_route {
-        return vec![format!("only the peers' own networks go by {interface}")];
+        return vec![format!("only traffic to the peers' own networks takes {interface}")];
     }
     let mut said = vec![format!(
-        "all that this host and its LAN send goes by {interface}, but for networks that are \
+        "all traffic of this host and its LAN takes {interface}, except to networks that are \
          connected here, and connections that came in by a link"
     )];
     said.push(match routing.when_concentrator_gone {
         WhenConcentratorGone::Direct => {
-            "while no peer answers it goes straight out by the best link".to_owned()
+            "while no peer answers, it leaves directly over the best link".to_owned()
         }
-        WhenConcentratorGone::Block => "while no peer answers it goes nowhere (kill switch), also \
-             when the tunnel has crashed or is stopped; `braid down` lifts that"
+        WhenConcentratorGone::Block => "while no peer answers, it is blocked (kill switch), even \
+                                        when the tunnel has crashed or is stopped; `braid down` \
+                                        turns that off"
             .to_owned(),
     });
     if routing.dns.as_deref() != Some(&[]) {
         said.push(match kill_switch::is_wanted(config) {
-            true => "names are asked for through the tunnel only".to_owned(),
-            false => {
-                "name servers that don't answer are replaced by others while they don't".to_owned()
-            }
+            true => "DNS queries go through the tunnel only".to_owned(),
+            false => "name servers that don't answer are replaced by others meanwhile".to_owned(),
         });
     }
     said
@@ -219,6 +224,6 @@ mod tests {
     fn what_is_so_already_is_left_to_whoever_set_it() {
         let operation = Operation::Forwarding(Family::V4);
         assert_eq!(effect(&operation, &Before::AsWanted), "stays as it is, also afterwards");
-        assert!(effect(&operation, &Before::Value("0".into())).contains("passes packets"));
+        assert!(effect(&operation, &Before::Value("0".into())).contains("forwards packets"));
     }
 }

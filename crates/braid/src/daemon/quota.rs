@@ -9,21 +9,22 @@ pub struct QuotaStore {
     file: PathBuf,
     written: QuotaCounters,
     saved_at: Instant,
-    /// Told once until it works again.
+    /// Reported once until it works again.
     failing: bool,
 }
 
-/// A crash forgets at most this much, or one hundredth of a quota; flash is not
-/// worn.
+/// Write interval: a crash loses at most this much, or one hundredth of a quota, without wearing
+/// out flash.
 const EVERY: Duration = Duration::from_secs(60);
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
 impl QuotaStore {
-    /// Reads what earlier runs counted. A damaged file counts as none.
+    /// Reads the counters of earlier runs. A damaged file is ignored.
     pub fn open(interface: &Interface) -> QuotaStore {
         let file = quota_file::path(&interface.state_dir, interface.name.as_str());
         let written = quota_file::read(&file).unwrap_or_else(|error| {
-            tracing::warn!(file = %file.display(), %error, "quota counters begin at 0");
+            tracing::warn!(file = %file.display(), %error, "can't read the quota counters; they \
+                                                            start at 0");
             QuotaCounters::new()
         });
         QuotaStore { file, written, saved_at: Instant::now(), failing: false }
@@ -34,7 +35,7 @@ impl QuotaStore {
         &self.written
     }
 
-    /// Writes when it is time and something changed.
+    /// Writes if it is time and something changed.
     pub fn keep(&mut self, snapshot: &Snapshot, links: &[Link], now: Instant) {
         let passed = now.duration_since(self.saved_at);
         if passed >= EVERY || passed >= LEAST_PAUSE && self.lacks_much(snapshot, links) {
@@ -43,7 +44,7 @@ impl QuotaStore {
         }
     }
 
-    /// Whether what isn't written yet is a hundredth of a link's quota.
+    /// Whether at least a hundredth of a link's quota isn't written yet.
     fn lacks_much(&self, snapshot: &Snapshot, links: &[Link]) -> bool {
         links.iter().any(|link| {
             let name = link.name.as_str();
@@ -53,7 +54,7 @@ impl QuotaStore {
         })
     }
 
-    /// Writes if something changed. Counters of links that aren't there now stay.
+    /// Writes if something changed. Counters of absent links are kept.
     pub fn save(&mut self, snapshot: &Snapshot) {
         let mut counters = self.written.clone();
         counters.extend(snapshot.quotas.iter().map(|(link, counter)| (link.clone(), *counter)));
@@ -65,9 +66,10 @@ impl QuotaStore {
                 self.written = counters;
                 self.failing = false;
             }
-            Err(error) if self.failing => tracing::debug!(%error, "can't keep quota counters"),
+            Err(error) if self.failing => tracing::debug!(%error, "can't save the quota counters"),
             Err(error) => {
-                tracing::warn!(file = %self.file.display(), %error, "can't keep quota counters");
+                tracing::warn!(file = %self.file.display(), %error, "can't save the quota \
+                                                                     counters");
                 self.failing = true;
             }
         }

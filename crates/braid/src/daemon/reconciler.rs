@@ -1,8 +1,8 @@
-//! The thread that owns the config and makes the host follow it: sockets of links that
-//! come and go, the host's routing, peers, quota counters.
+//! The thread that owns the config and keeps the host in line with it: sockets of links that come
+//! and go, the host's routing, peers, quota counters.
 //!
-//! [`Reconciler`] only joins its parts; each has its own state and is given what it may
-//! touch of the others by its methods' arguments.
+//! [`Reconciler`] only connects its parts; each has its own state, and gets access to others'
+//! through its methods' arguments.
 
 mod announcing;
 mod handle;
@@ -61,17 +61,17 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use view::{Published, View};
 
-/// What the reconciler needs.
+/// The parts of the reconciler.
 pub struct Parts {
     /// The config file's text, for changes on top of it.
     pub editor: ConfigEditor,
-    /// The same, read.
+    /// The same, parsed.
     pub config: Config,
     /// Of the calling thread's network namespace.
     pub netlink: Netlink,
-    /// Empty, as what a crash left was undone; or what the program before has set.
+    /// Empty, as leftovers of a crash were undone; or what the previous program has set.
     pub journal: UndoJournal,
-    /// Whether it is that.
+    /// Whether it is what the previous program has set.
     pub goes_on: bool,
     /// The data plane.
     pub data_plane: Arc<DataPlaneHandle>,
@@ -81,19 +81,19 @@ pub struct Parts {
     pub quotas: QuotaStore,
     /// Which homes have joined.
     pub enrolments: Enrolments,
-    /// To which concentrators this home is referred.
+    /// The concentrators that this home is referred to.
     pub referrals: Referrals,
-    /// What brings connections to the proxy that splits them.
+    /// Redirects connections to the proxy that splits them.
     pub split: Option<Split>,
-    /// Where the peers are found, as the resolver says.
+    /// The peers' resolved addresses.
     pub resolved: Resolved,
-    /// Homes that have a word with another concentrator, as the fleet has it.
+    /// Homes that made a later statement to another concentrator, from the fleet.
     pub yields: Yields,
-    /// Told when the reconciler can't go on.
+    /// Notified when the reconciler can't continue.
     pub ending: Ending,
 }
 
-/// Names of homes with the epochs of their words, see [`Parts::yields`].
+/// Names of homes with the epochs of their statements, see [`Parts::yields`].
 pub type Yields = Arc<Mutex<BTreeMap<String, u64>>>;
 
 struct Reconciler {
@@ -120,9 +120,9 @@ struct Reconciler {
     announcing: Announcing,
     yields: Yields,
     quotas: QuotaStore,
-    /// Whether a peer answers, as the routing was last planned for.
+    /// Whether a peer answered when the routing was last planned.
     working: bool,
-    /// Until when the host stays as the program before has left it, unless a peer answers.
+    /// Until when the host stays as the previous program left it, unless a peer answers.
     stays_until: Option<Instant>,
     view: Published,
     /// Ends the wait for news.
@@ -130,15 +130,15 @@ struct Reconciler {
     ending: Ending,
 }
 
-/// How long, after another program has gone on, peers may take to answer: some handshakes
-/// over a slow link. Nothing goes beside the tunnel for that.
+/// How long peers may take to answer after another program has taken over: some handshakes over a
+/// slow link. Traffic doesn't bypass the tunnel meanwhile.
 const ANSWER_AFTER_RESTART: Duration = Duration::from_secs(4);
 
 /// Sets up peers and links and starts the thread, which sets up the routing before this
 /// returns.
 ///
 /// # Errors
-/// What the kernel refuses, or a secret that can't be read.
+/// The kernel refuses something, or a secret can't be read.
 pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     let Parts { editor, config, netlink, journal, .. } = parts;
     let ending = parts.ending;
@@ -183,12 +183,12 @@ pub fn start(parts: Parts) -> io::Result<ReconcilerHandle> {
     }
     let (looked, has_looked) = channel();
     start_thread(THREAD, move || reconciler.run(&ending, looked))?;
-    // Ends with the first look at the host, however that goes.
+    // Returns after the first pass over the host, whatever its result.
     let _ = has_looked.recv();
     Ok(handle)
 }
 
-/// As long as the kernel lets a thread's name be.
+/// The maximum length of a thread's name.
 const THREAD: &str = "braid-reconcile";
 
 impl Reconciler {
@@ -214,8 +214,8 @@ impl Reconciler {
         Ok(())
     }
 
-    /// After a panic it looks at everything anew. When that doesn't help the daemon
-    /// ends, and this waits to take all back.
+    /// After a panic it starts over. If that doesn't help, the daemon ends, and this waits to undo
+    /// everything.
     fn run(mut self, ending: &Ending, looked: Sender<()>) {
         let mut looked = Some(looked);
         if !supervise(THREAD, ending, || self.follow(&mut looked)) {
@@ -229,16 +229,16 @@ impl Reconciler {
                 let _ = done.send(self.end(farewell));
                 return;
             }
-            // Dropped, an asker hears that the tunnel is going down.
+            // Dropping the channel tells the caller that the tunnel is going down.
         }
     }
 
-    /// Until it is told to stop. `looked` is dropped after the first look.
+    /// Runs until told to stop. `looked` is dropped after the first pass.
     fn follow(&mut self, looked: &mut Option<Sender<()>>) {
         self.follow_host();
         *looked = None;
         loop {
-            // Woken for whatever reason, everything is looked at.
+            // Whatever the reason for waking, everything is checked.
             let wait = self.schedule.wait(Instant::now());
             let announcing = self.announcing.wait(Instant::now());
             let wait = announcing.map_or(wait, |until| wait.min(until));
@@ -255,7 +255,7 @@ impl Reconciler {
             while let Ok(question) = self.questions.try_recv() {
                 match question {
                     Question::Do(request, answer) => {
-                        // An asker that went away needs no answer.
+                        // A caller that went away needs no answer.
                         let _ = answer.send(self.execute(*request));
                     }
                     Question::Stop(farewell, done) => {
@@ -292,9 +292,8 @@ impl Reconciler {
         let config = &self.settings.config;
         let device = config.interface.name.as_str();
         if !is_there(&mut self.netlink, &self.host, device) {
-            self.ending.because(format!(
-                "{device} is gone: somebody has deleted or renamed it, or moved it elsewhere"
-            ));
+            self.ending
+                .because(format!("{device} is gone: somebody has deleted, renamed or moved it"));
             return;
         }
         match self.links.follow(config, &self.host, &self.data_plane) {
@@ -331,7 +330,7 @@ impl Reconciler {
         let announced = |table| Announced { table, networks };
         plan.announced = config.routing.announce_table.map(announced);
         plan.firewall.forwarder = self.rules.forwarder().cloned();
-        // Before the table is another one.
+        // Before the table is replaced.
         self.counts.read(config.interface.name.as_str());
         let all_done = self.routing.apply(plan, self.naming.choice());
         self.counts.follow(self.rules.now().iter().map(|rule| rule.name.as_str()));
@@ -369,7 +368,7 @@ impl Reconciler {
         self.naming.follow(&self.settings.config, &self.host, &self.links, self.working);
     }
 
-    /// Follows what the data plane found of peers and quotas.
+    /// Follows the data plane's state of peers and quotas.
     fn follow_peers(&mut self) {
         let snapshot = self.data_plane.snapshot();
         let working = snapshot.peers.iter().any(|peer| peer.connected);
@@ -408,11 +407,11 @@ impl Reconciler {
         if self.referrals.follow(&self.settings.config, &snapshot.referring, Instant::now())
             && let Err(error) = self.execute(Request::ReadHomes)
         {
-            tracing::warn!(%error, "concentrators to which others refer can't be used");
+            tracing::warn!(%error, "can't use the concentrators that others refer to");
         }
     }
 
-    /// The peers, with what the fleet knows better of who serves them.
+    /// The peers, corrected by the fleet's knowledge of who serves them.
     fn as_served(&self, peers: &[PeerStatus]) -> Vec<PeerStatus> {
         let yields = self.yields.lock().unwrap_or_else(PoisonError::into_inner);
         let mut peers = peers.to_vec();
@@ -435,7 +434,7 @@ impl Reconciler {
                 tracing::warn!("the concentrator doesn't answer: traffic is blocked");
             }
             (false, Some(Traffic::Direct { link: Some(link) })) => {
-                tracing::warn!("the concentrator doesn't answer: traffic goes direct by {link}");
+                tracing::warn!("the concentrator doesn't answer: traffic goes direct over {link}");
             }
             (false, _) => tracing::warn!("the concentrator doesn't answer"),
         }
@@ -459,7 +458,7 @@ impl Reconciler {
     }
 
     fn open_portal(&mut self, link: &str) -> Result<(), Refusal> {
-        // Whoever saw the link fall silent a moment ago is right.
+        // The observation that the link fell silent a moment ago is right.
         self.follow_peers();
         let config = &self.settings.config;
         let Some(link) = config.link(link) else {
@@ -476,7 +475,7 @@ impl Reconciler {
         match (self.links.is_usable(name), self.portals.open(name, Instant::now())) {
             (true, true) => Ok(()),
             (true, false) => {
-                Err(Refusal::Invalid(format!("link {name} works: its network wants no login")))
+                Err(Refusal::Invalid(format!("link {name} works: its network requires no login")))
             }
             (false, _) => {
                 let why = self.links.trouble(name).unwrap_or("it has no device or no address");
@@ -485,7 +484,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells routers who is served here, and then the data plane that they were told.
+    /// Announces the homes served here to routers, and then tells the data plane.
     fn announce(&mut self, peers: &[PeerStatus]) {
         let before = self.announcing.clone();
         if !self.announcing.follow(&self.as_served(peers), Instant::now()) {
@@ -495,12 +494,12 @@ impl Reconciler {
         let names = self.settings.config.peers.iter().map(|peer| &peer.name);
         let new =
             names.filter(|name| self.announcing.has(name.as_str()) && !before.has(name.as_str()));
-        // A data plane that has ended is found where it is waited for.
+        // The end of the data plane is noticed elsewhere.
         let _ = self.data_plane.change(Change::Announced(new.cloned().collect()));
         self.show();
     }
 
-    /// Does here what goes with a change, and hands it on to the data plane.
+    /// Applies a change here, and passes it on to the data plane.
     fn carry_out(&mut self, mut change: Change) -> Result<(), DataPlaneEnded> {
         match &change {
             Change::AddLink { link, .. } => self.links.add(&link.name),
@@ -509,7 +508,7 @@ impl Reconciler {
                 self.transports.close(&link.name, &self.data_plane)?;
             }
             Change::RemoveLink(name) => {
-                // It may come back in the same period.
+                // It may return in the same period.
                 self.quotas.save(&self.data_plane.snapshot());
                 self.links.remove(name);
                 self.transports.remove(name);
@@ -562,7 +561,7 @@ impl Reconciler {
         let stays = kill_switch::alone(&self.settings.config, &self.host)
             .filter(|_| farewell != Farewell::ForGood);
         if stays.is_some() {
-            tracing::warn!("the kill switch stays in force; `braid down` lifts it");
+            tracing::warn!("the kill switch stays on; `braid down` turns it off");
         }
         match (self.routing.take_back(stays.as_slice()), farewell) {
             (Err(left), _) => Parted::Left(left),

@@ -1,5 +1,5 @@
-//! What changes from one config to the next, for a tunnel that stays up: all that the
-//! config ever says of links, peers and modes reaches the data plane in these words.
+//! Changes from one config to the next, for a running tunnel: everything in the config about links,
+//! peers and modes reaches the data plane as these changes.
 
 use super::classes;
 use super::restart::TO_CHANGE_MORE;
@@ -18,51 +18,51 @@ use std::sync::Arc;
 /// One change.
 #[derive(Debug)]
 pub enum Change {
-    /// A link is new, yet without sockets.
+    /// A new link, without sockets yet.
     AddLink {
         /// Its settings.
         link: Link,
-        /// What its quota's period has used already.
+        /// What has already been used in its quota's period.
         used: Option<QuotaCounter>,
     },
-    /// A link leaves by another egress: its sockets must be new.
+    /// A link uses another egress now: its sockets must be new.
     RebindLink(Link),
-    /// A link has other settings; its sockets stay.
+    /// A link has new settings; its sockets stay.
     SetLink(Link),
     /// A link is gone, and its paths.
     RemoveLink(Name),
-    /// A peer is new, or is not the one it was; its endpoints follow.
+    /// A new or changed peer; its endpoints follow.
     AddPeer(NewPeer),
-    /// A peer is gone, or must be added anew: it is shut out at once.
+    /// A peer is removed, or must be added again: it is disconnected at once.
     RemovePeer(PublicKey),
-    /// A home has another limit.
+    /// A home has a new limit.
     SetLimit {
         /// Its key.
         home: PublicKey,
-        /// What it gets and sends at the most.
+        /// Its rate limits.
         limit: Cap,
     },
-    /// Another mode.
+    /// A new mode.
     SetMode(Mode),
-    /// Homes are asked to go to another concentrator, or not any more.
+    /// Whether homes are asked to move to another concentrator.
     SetDraining(bool),
-    /// How willing this concentrator is to serve homes, by their keys; others as it is by itself.
+    /// How willing this concentrator is to serve homes, by their keys; the default for others.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetRanks(BTreeMap<PublicKey, u8>),
     /// These homes are announced to routers now.
     Announced(Vec<Name>),
-    /// To which concentrators homes are referred, by their keys.
+    /// Where homes are referred, by their keys.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetReferrals(BTreeMap<PublicKey, Vec<Arc<Referral>>>),
 }
 
-/// A peer, and the secrets that the config names files of.
+/// A peer, and the secrets from its files.
 pub struct NewPeer {
     /// Its settings.
     pub peer: Peer,
     /// The secret shared with it.
     pub preshared_key: Option<PresharedKey>,
-    /// What introduces us to it.
+    /// The key of the join line for it.
     pub token: Option<PrivateKey>,
 }
 
@@ -76,27 +76,27 @@ impl NewPeer {
     }
 }
 
-/// Without secrets.
+/// Omits the secrets.
 impl fmt::Debug for NewPeer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.peer.fmt(f)
     }
 }
 
-/// All of a config, for a tunnel that has nothing yet.
+/// The changes for a tunnel that starts empty.
 pub fn beginning(config: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
     let mut nothing = Config { links: Vec::new(), peers: Vec::new(), ..config.clone() };
     nothing.interface.draining = false;
     changes(&nothing, config, used)
 }
 
-/// What the core knows of the rules, which it is told once.
+/// The rules for the core, which gets them only at the start.
 fn classes(config: &Config, old: &Config) -> (ClassRules, Vec<braid_tunnel::Mode>) {
     classes::classes(&config.rules, old.interface.mode, old.interface.xor_hash)
 }
 
-/// The changes from `old` to `new`; or what can't change while the tunnel is up. `used` is
-/// what is known of the quotas of links that aren't there.
+/// The changes from `old` to `new`; or the setting that can't change while the tunnel is up. `used`
+/// has the quota counters of absent links.
 pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<Change>, String> {
     if let Some(what) = only_by_restart(old, new) {
         return Err(format!("{what} has changed: {}", how_instead(&old.interface, &new.interface)));
@@ -143,7 +143,7 @@ pub fn changes(old: &Config, new: &Config, used: &QuotaCounters) -> Result<Vec<C
     Ok(found)
 }
 
-/// What is read once, when the daemon begins.
+/// The setting that is read only when the daemon starts.
 fn only_by_restart(old: &Config, new: &Config) -> Option<&'static str> {
     let mut fixed = new.interface.clone();
     fixed.mode = old.interface.mode;
@@ -163,12 +163,12 @@ fn only_by_restart(old: &Config, new: &Config) -> Option<&'static str> {
     parts.into_iter().find_map(|(what, changed)| changed.then_some(what))
 }
 
-/// What takes over a change that `reload` doesn't.
+/// How to apply a change that `reload` can't.
 fn how_instead(old: &Interface, new: &Interface) -> &'static str {
     let place =
         |of: &Interface| (of.name.clone(), of.control.clone(), of.state_dir.clone(), of.layer);
     match place(old) == place(new) {
-        true => "`braid restart` takes it over, and connections live on",
+        true => "`braid restart` applies it, and connections survive",
         false => TO_CHANGE_MORE,
     }
 }
@@ -179,8 +179,8 @@ fn leaves_otherwise(before: &Link, after: &Link) -> bool {
         || before.proxy != after.proxy
 }
 
-/// Whether the peer needn't be made anew. More endpoints make no other peer of
-/// one that is called: the resolver tells them.
+/// Whether the peer needn't be recreated. A change of endpoints doesn't require that: the resolver
+/// passes them on.
 fn goes_on_as(before: &Peer, after: &Peer) -> bool {
     let calls = |peer: &Peer| !peer.endpoints.is_empty();
     calls(before) == calls(after)

@@ -1,4 +1,4 @@
-//! The concentrators to which those of the config refer this home: they are its peers, too.
+//! Concentrators that configured ones refer this home to: they become its peers, too.
 
 use super::data_channel::Referring;
 use braid_control::config::{Config, Interface};
@@ -9,30 +9,29 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 /// A concentrator that a home has left announces it for 2 s longer (`reconciler/announcing.rs`),
-/// and routers need a moment to hear that it doesn't any more: what comes by it until then is to
-/// arrive.
+/// and routers need a moment to notice the end: packets through it must still arrive until then.
 const AFTER_SERVING: Duration = Duration::from_secs(10);
 
-/// Knows them, and keeps that on disk.
+/// Keeps them, also on disk.
 pub struct Referrals {
     file: PathBuf,
     peers: ReferredPeers,
     own_key: PublicKey,
-    /// Those that serve this home or did so of late, and when that was so last.
+    /// Those that serve this home or did so recently, and when they last did.
     served: BTreeMap<PublicKey, Instant>,
-    /// Why they couldn't be written down, as last told.
+    /// Why they couldn't be saved, as last reported.
     trouble: Option<String>,
 }
 
 impl Referrals {
-    /// Reads what earlier runs learnt. What is damaged is learnt again.
+    /// Reads what earlier runs learnt. A damaged file is learnt again.
     pub fn open(interface: &Interface, own_key: PublicKey) -> Referrals {
         let file = ReferredPeers::path(&interface.state_dir, interface.name.as_str());
         let peers = ReferredPeers::read(&file).unwrap_or_else(|error| {
             tracing::warn!(
                 file = %file.display(), %error,
-                "the concentrators to which others have referred this home can't be read: they \
-                 are known once one of the config's answers"
+                "can't read the list of concentrators that others have referred this home to: they \
+                 become known once one of the configured concentrators answers"
             );
             ReferredPeers::default()
         });
@@ -44,7 +43,8 @@ impl Referrals {
         self.peers.apply(config, self.own_key);
     }
 
-    /// Takes what concentrators say now. Tells whether the config is to be applied anew.
+    /// Takes the concentrators' current referrals. Returns whether the config must be applied
+    /// again.
     pub fn follow(&mut self, config: &Config, referring: &[Referring], now: Instant) -> bool {
         self.served.retain(|_, last| now.saturating_duration_since(*last) < AFTER_SERVING);
         self.served.extend(referring.iter().map(|it| (it.serves, now)));
@@ -62,12 +62,13 @@ impl Referrals {
             return false;
         }
         peers.keep_those_of(config);
-        // They are of use while this runs, also where the disk is full.
+        // They can be used while this runs, even if the disk is full.
         let trouble = peers.write(&self.file).err().map(|error| error.to_string());
         if let Some(error) = trouble.as_ref().filter(|now| self.trouble.as_ref() != Some(*now)) {
             tracing::warn!(
                 file = %self.file.display(), error,
-                "to which concentrators this home was referred is forgotten at the next start"
+                "can't save which concentrators this home was referred to: it is forgotten at the \
+                 next start"
             );
         }
         self.trouble = trouble;
@@ -97,7 +98,7 @@ mod tests {
         vec![Referring { owner: key(1), serves: key(serves), referrals }]
     }
 
-    /// Its packets come by the one that was left, until routers know.
+    /// Its packets come through the one that was left until routers know.
     #[test]
     fn one_that_was_left_stays_for_a_while() {
         let folder = tempfile::tempdir().unwrap();

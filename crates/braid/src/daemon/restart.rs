@@ -1,6 +1,6 @@
-//! `braid restart`: this process goes on as the program whose file is there now, as after an
-//! upgrade. The tunnel's device is handed on and what was set on the host stays, so no route or
-//! address is missing in between and connections go on; keys and paths are negotiated anew.
+//! `braid restart`: replaces this process by the program now installed, for example after an
+//! upgrade. The tunnel's device is handed on and the host's settings stay, so no route or address
+//! is missing in between and connections survive; keys and paths are negotiated again.
 
 #![allow(unsafe_code)]
 
@@ -21,37 +21,38 @@ use std::time::Duration;
 pub struct Program(Arc<Started>);
 
 struct Started {
-    /// Named at the start: the file may be another one later.
+    /// Determined at the start, as the file may be replaced later.
     file: PathBuf,
     arguments: Vec<OsString>,
 }
 
 /// What one program hands on to the other.
 pub struct HandedOn {
-    /// The queues of the tunnel's device; none of a group's, which is the kernel's.
+    /// The queues of the tunnel's device; none for a group, whose device is the kernel's.
     pub queues: Vec<OwnedFd>,
 }
 
-/// Names the process and its device's descriptors, since children have the environment too.
+/// Contains the process id and the device's descriptors; the id because children inherit the
+/// environment.
 const VARIABLE: &str = "BRAID_HANDED_ON";
 /// In place of descriptors, where there are none.
 const NONE: &str = "-";
-/// Less than the commands wait for an answer.
+/// Timeout; less than the commands wait for an answer.
 const CHECK: Duration = Duration::from_secs(7);
-/// How often children of the program before are looked at; they end within some seconds.
+/// How often children of the previous program are reaped; they end within some seconds.
 const REAP_EVERY: Duration = Duration::from_millis(500);
 
 impl Program {
-    /// The one that runs.
+    /// The running program.
     ///
     /// # Errors
-    /// That /proc isn't there.
+    /// /proc is missing.
     pub fn of_this_process() -> io::Result<Program> {
         let file = std::env::current_exe()?;
         Ok(Program(Arc::new(Started { file, arguments: std::env::args_os().collect() })))
     }
 
-    /// Whether the file that is there now could take over what runs by `running`.
+    /// Whether the installed program could take over the tunnel of `running`.
     ///
     /// # Errors
     /// Why not; nothing has changed.
@@ -68,7 +69,7 @@ impl Program {
         }
         let now = AnyConfig::load(config).map_err(|errors| {
             Refusal::Invalid(format!(
-                "the program that runs can't read it, {shown} can: {errors}; {TO_CHANGE_MORE}"
+                "the running program can't read it, but {shown} can: {errors}; {TO_CHANGE_MORE}"
             ))
         })?;
         match same_place(running, &now) {
@@ -77,7 +78,7 @@ impl Program {
         }
     }
 
-    /// Goes on as it; returns only when that can't be.
+    /// Replaces this process by it; returns only on failure.
     pub fn take_over(&self, queues: &[OwnedFd]) -> io::Error {
         let numbers: Vec<String> =
             queues.iter().map(|queue| queue.as_raw_fd().to_string()).collect();
@@ -91,7 +92,7 @@ impl Program {
 /// What to do about a change that a running daemon can't take over.
 pub const TO_CHANGE_MORE: &str = "that needs `braid down` and `braid up`";
 
-/// By which what was set on the host is found again.
+/// The settings by which what was set on the host is found again.
 fn same_place(before: &AnyConfig, now: &AnyConfig) -> Option<&'static str> {
     let kind = |config: &AnyConfig| match config {
         AnyConfig::Tunnel(config) => Some(config.interface.layer),
@@ -107,7 +108,7 @@ fn same_place(before: &AnyConfig, now: &AnyConfig) -> Option<&'static str> {
 }
 
 impl HandedOn {
-    /// What was handed on to this process, if it is one that goes on. To be called once.
+    /// What was handed on to this process, if it takes over. Call it once.
     pub fn take() -> Option<HandedOn> {
         let given = std::env::var(VARIABLE).ok()?;
         let numbers = given_to(&given, std::process::id())?;
@@ -115,14 +116,16 @@ impl HandedOn {
         let queue = |number| {
             // SAFETY: the program before kept it for this, and nobody has taken it yet.
             unsafe { inherited(number) }
-                .inspect_err(|error| tracing::warn!(%error, "the device wasn't handed on whole"))
+                .inspect_err(
+                    |error| tracing::warn!(%error, "the device wasn't passed on completely"),
+                )
                 .ok()
         };
         Some(HandedOn { queues: numbers.into_iter().filter_map(queue).collect() })
     }
 }
 
-/// Until the last of them has ended: a tool that was asked when the program changed, for one.
+/// Until the last of them has ended, such as a tool that was running when the program changed.
 fn reap(mut orphans: Orphans) {
     if orphans.reap() {
         let waits = move || {
@@ -131,7 +134,7 @@ fn reap(mut orphans: Orphans) {
             }
         };
         if let Err(error) = start_thread("braid-orphans", waits) {
-            tracing::debug!(%error, "children of the program before stay when they end");
+            tracing::debug!(%error, "child processes of the previous program stay as zombies");
         }
     }
 }
@@ -181,7 +184,7 @@ mod tests {
         assert!(matches!(no_program, Err(Refusal::Failed(_))), "{no_program:?}");
         std::fs::write(&file, text.replace("private", "pirate")).unwrap();
         let unread = by("/bin/true").unwrap_err().to_string();
-        assert!(unread.contains("the program that runs can't read it"), "{unread}");
+        assert!(unread.contains("the running program can't read it"), "{unread}");
     }
 
     #[test]

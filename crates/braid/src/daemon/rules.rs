@@ -1,5 +1,5 @@
-//! Where the config's rules send connections just now: what their names mean, which links
-//! work, which marks connections keep their link by, and what was counted.
+//! Where the config's rules currently send connections: addresses of domains, working links, the
+//! marks that keep connections on their link, and counters.
 
 mod candidates;
 mod cgroups;
@@ -33,8 +33,8 @@ use resolve::{Known, resolve};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// What the config alone says of a connection: links work that are there, and all else takes
-/// the tunnel, if it is for all.
+/// Explains a connection by the config alone: existing links count as working, and everything else
+/// takes the tunnel, if it is for all traffic.
 pub fn explained_by_config(
     config: &Config,
     query: &ExplainQuery,
@@ -48,8 +48,7 @@ pub fn explained_by_config(
     explained(config, &(rules.rules, rules.candidates), traffic.as_ref(), None, query)
 }
 
-/// What is wrong with the files that the config's rules name: without them rules match less than
-/// they say, or nothing.
+/// Problems with the files that the config's rules name: without them rules match less, or nothing.
 pub fn troubles_of_files(config: &Config) -> Vec<String> {
     let (mut files, mut troubles) = (Files::default(), Vec::new());
     files.networks(config, &mut troubles);
@@ -58,7 +57,7 @@ pub fn troubles_of_files(config: &Config) -> Vec<String> {
     troubles.into_iter().map(|trouble| trouble.text).collect()
 }
 
-/// Which rules are for a device that no lease names now: they match nothing of it.
+/// Rules for a device that has no current lease: they don't match it.
 pub fn devices_unknown(config: &Config) -> Vec<(Name, String)> {
     let leases = Files::default().leases(config);
     let is_known = |name: &str| leases.iter().any(|lease| lease.host.eq_ignore_ascii_case(name));
@@ -72,31 +71,31 @@ pub fn devices_unknown(config: &Config) -> Vec<(Name, String)> {
     config.rules.iter().flat_map(of_rule).collect()
 }
 
-/// The rules as they are now.
+/// The current state of the rules.
 #[derive(Default)]
 pub struct Rules {
-    /// Nothing is started.
+    /// Whether this is only a preview, and nothing is started.
     preview: bool,
     files: Files,
     marks: Marks,
     rules: Vec<Rule>,
     candidates: Vec<Candidate>,
-    /// Marks of connections that were ended, and haven't been taken up again.
+    /// Marks whose connections were ended, and that aren't in use again.
     given_up: BTreeSet<u32>,
-    /// Where names are asked for, once a rule is for names.
+    /// The DNS forwarder, once a rule has domains.
     forwarder: Option<Forwarder>,
-    /// What is amiss about them, in words, as last told.
+    /// Problems with them, as last reported.
     troubles: Vec<Trouble>,
-    /// Before all rules: these addresses by this link alone.
+    /// Before all rules: these addresses only over this link.
     opened: Vec<(String, Vec<IpAddr>)>,
-    /// Told when names can't be forwarded any more.
+    /// Notified when DNS queries can't be forwarded any more.
     ending: Ending,
 }
 
-/// The firewall's numbers for what is opened, behind those of all rules.
+/// The firewall's numbers for opened addresses, after those of all rules.
 const OPENED: usize = 1_000_000;
 
-/// One that no single command mends.
+/// A trouble that no single command fixes.
 fn trouble(kind: TroubleKind, text: String) -> Trouble {
     Trouble { kind, text, mend: None }
 }
@@ -107,12 +106,12 @@ impl Rules {
         Rules { ending: ending.clone(), ..Rules::default() }
     }
 
-    /// For who only wants to know what they would do.
+    /// For a preview.
     pub fn only_looked_at() -> Rules {
         Rules { preview: true, ..Rules::default() }
     }
 
-    /// Looks again at files and the clock. `candidates` are the config's links.
+    /// Checks files and the clock again. `candidates` are the config's links.
     pub fn follow(&mut self, config: &Config, candidates: Vec<Candidate>, now: &Zoned) {
         let mut troubles = Vec::new();
         if config.rules.is_empty() || config.routing.leave_host_alone {
@@ -132,7 +131,7 @@ impl Rules {
         let mask = config.routing.link_marks.bits();
         let own = host_numbers::mark(config.interface.name.as_str());
         match self.marks.assign(&self.lists(), mask, own) {
-            // Nobody may take the connections of a list for those of another one.
+            // Connections of one list must not be taken for those of another.
             Ok(taken) => self.forget(&taken, mask),
             Err(most) => troubles.push(trouble(
                 TroubleKind::RuleMarks,
@@ -148,12 +147,12 @@ impl Rules {
         self.troubles = troubles;
     }
 
-    /// From the next [`Rules::follow`] on these addresses are reached by this link alone.
+    /// From the next [`Rules::follow`] on, these addresses are reached only over this link.
     pub fn open(&mut self, opened: Vec<(String, Vec<IpAddr>)>) {
         self.opened = opened;
     }
 
-    /// What the routing is to do, with these links.
+    /// What the routing must do, with these links.
     pub fn routing(&self, config: &Config, links: &[RoutedLink<'_>]) -> RuledRouting {
         let mask = config.routing.link_marks.bits();
         let own = host_numbers::mark(config.interface.name.as_str());
@@ -187,8 +186,8 @@ impl Rules {
         RuledRouting { rules, direct: direct.collect(), refused }
     }
 
-    /// Ends connections whose link doesn't work any more, or that shall have a preferred one
-    /// again; once the routing is as [`Rules::routing`] says.
+    /// Ends connections whose link no longer works, or that should return to a preferred one; call
+    /// it after applying [`Rules::routing`].
     pub fn end_connections(&mut self, config: &Config) {
         let giving_up = self.marks.pairs().iter().filter(|pair| {
             let targets = Targets {
@@ -204,17 +203,17 @@ impl Rules {
         self.given_up = giving_up;
     }
 
-    /// Where the firewall is to bring questions for names.
+    /// Where the firewall must redirect DNS queries.
     pub fn forwarder(&self) -> Option<&NameForwarder> {
         self.forwarder.as_ref().map(|forwarder| &forwarder.way)
     }
 
-    /// The same, for who asks about addresses.
+    /// What it has learnt, for queries about addresses.
     pub fn known_names(&self) -> Option<KnownNames> {
         self.forwarder.as_ref().map(Forwarder::known_names)
     }
 
-    /// In order.
+    /// The rules in order.
     pub fn now(&self) -> &[Rule] {
         &self.rules
     }
@@ -224,12 +223,12 @@ impl Rules {
         &self.candidates
     }
 
-    /// What keeps them from holding.
+    /// What prevents them from working.
     pub fn troubles(&self) -> &[Trouble] {
         &self.troubles
     }
 
-    /// Without a rule for names nobody is in the way of questions for them.
+    /// Without a rule with domains, DNS queries aren't redirected.
     fn follow_names(&mut self, config: &Config, troubles: &mut Vec<Trouble>) {
         let by_name =
             |rule: &&Rule| rule.conditions.to.as_ref().is_some_and(|to| to.known_as.is_some());
@@ -242,8 +241,8 @@ impl Rules {
             match Forwarder::start(config, &self.ending) {
                 Ok(forwarder) => self.forwarder = Some(forwarder),
                 Err(error) => {
-                    let effect = "rules for names match nothing";
-                    let text = format!("names can't be forwarded: {error}; {effect}");
+                    let effect = "rules with domains match nothing";
+                    let text = format!("can't forward DNS queries: {error}; {effect}");
                     troubles.push(trouble(TroubleKind::RuleNames, text));
                 }
             }
@@ -254,8 +253,9 @@ impl Rules {
             troubles.extend(conflicts.map(|text| trouble(TroubleKind::RuleConflict, text)));
             troubles.extend(forwarder.deaf.as_ref().map(|error| {
                 let text = format!(
-                    "the kernel shows no first packets of connections (nfnetlink_log: {error}): \
-                     rules for names don't hold for who asks for these by HTTPS"
+                    "the kernel doesn't pass on connections' first packets (nfnetlink_log: \
+                     {error}): rules with domains don't apply to devices that resolve names over \
+                     HTTPS"
                 );
                 trouble(TroubleKind::RuleNames, text)
             }));

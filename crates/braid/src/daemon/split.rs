@@ -13,12 +13,12 @@ use std::sync::{Mutex, PoisonError};
 /// The running proxy.
 pub struct SplitProxy {
     handle: Mutex<Handle>,
-    /// What brings connections to it.
+    /// Redirects connections to it.
     pub rules: Split,
 }
 
 impl SplitProxy {
-    /// Starts it; none where connections go whole.
+    /// Starts it; `None` if connections aren't split.
     pub fn start(config: &Config, ending: &Ending) -> io::Result<Option<SplitProxy>> {
         let Some(wanted) = &config.split_tcp else { return Ok(None) };
         let [tunnel_mark, outer_mark, local_mark] = split_marks(config.interface.name.as_str());
@@ -63,7 +63,7 @@ impl SplitProxy {
         self.handle.lock().unwrap_or_else(PoisonError::into_inner).stop();
     }
 
-    /// What it did.
+    /// Its counters.
     pub fn status(&self) -> SplitTcpStatus {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
         let Counts { open, accepted, unreachable, over_limit, reset, bytes_into, bytes_out_of } =

@@ -1,5 +1,4 @@
-//! Threads that the tunnel needs: one that panics goes on, or ends the daemon in
-//! good order.
+//! Supervised threads: one that panics is resumed, or ends the daemon in good order.
 
 use super::ending::{Ending, last_words};
 use std::io;
@@ -7,14 +6,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A thread that panics more often than this within [`CALM`] can't be helped.
+/// A thread that panics more often than this within [`CALM`] is given up.
 const PANICS: usize = 3;
 const CALM: Duration = Duration::from_secs(600);
 
 /// Starts a thread of this name that runs `body` as [`supervise`] does.
 ///
 /// # Errors
-/// There is no thread, or no memory for one; which thread it was is told.
+/// No thread can be created, or no memory is left; with the thread's name.
 pub fn start(
     name: &'static str,
     ending: &Ending,
@@ -26,7 +25,7 @@ pub fn start(
     })
 }
 
-/// As [`start`], for what the tunnel can do without.
+/// Like [`start`], for a thread that the tunnel can do without.
 ///
 /// # Errors
 /// Those of [`start`].
@@ -37,7 +36,7 @@ pub fn start_unneeded(
     start_thread(name, move || supervise_unneeded(name, body))
 }
 
-/// Starts a thread that copes with its panics itself.
+/// Starts a thread that handles its panics itself.
 ///
 /// # Errors
 /// Those of [`start`].
@@ -52,16 +51,16 @@ pub fn start_thread<T: Send + 'static>(
     })
 }
 
-/// Runs `body` until it returns, again after each panic: it must cope with what it
-/// left half done. When that doesn't help `ending` is told, and this is false.
+/// Runs `body` until it returns, again after each panic: it must cope with half-done work. If that
+/// doesn't help, it notifies `ending` and returns false.
 pub fn supervise(name: &str, ending: &Ending, body: impl FnMut()) -> bool {
     run_again(name, body).map_err(|why| ending.because(why)).is_ok()
 }
 
-/// As [`supervise`], for what the tunnel can do without.
+/// Like [`supervise`], for work that the tunnel can do without.
 pub fn supervise_unneeded(name: &str, body: impl FnMut()) {
     if let Err(why) = run_again(name, body) {
-        tracing::error!("{why}; the tunnel goes on without it");
+        tracing::error!("{why}; the tunnel continues without it");
     }
 }
 
@@ -75,7 +74,7 @@ fn run_again(name: &str, mut body: impl FnMut()) -> Result<(), String> {
         if panics.len() > PANICS {
             return Err(format!("the thread {name} panics again and again: {words}"));
         }
-        tracing::error!("the thread {name} has panicked and goes on: {words}");
+        tracing::error!("the thread {name} panicked and was resumed: {words}");
     }
 }
 

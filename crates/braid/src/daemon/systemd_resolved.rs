@@ -1,6 +1,7 @@
-//! systemd-resolved asks each name server by the device that it belongs to. So that it asks
-//! through the tunnel, the tunnel's device has name servers and domains of its own there
-//! (`resolvectl`; systemd-resolved.service(8), "Protocols and routing"). They go with the device.
+//! systemd-resolved queries each name server over the device that it belongs to. So that queries go
+//! through the tunnel, the tunnel's device gets its own name servers and domains there
+//! (`resolvectl`; systemd-resolved.service(8), "Protocols and routing"). They disappear with the
+//! device.
 
 use super::kill_switch;
 use braid_control::config::Config;
@@ -13,11 +14,11 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What it was told of the tunnel's device.
+/// What was set for the tunnel's device.
 #[derive(Default)]
 pub struct SystemdResolved {
     told: Option<Told>,
-    /// It couldn't be told; it is tried again then.
+    /// When to retry, if setting it failed.
     again: Option<Instant>,
 }
 
@@ -26,7 +27,7 @@ struct Told {
     instance: Option<Instance>,
 }
 
-/// Name servers of a device, and which names they are asked for.
+/// Name servers of a device, and the domains that they are used for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct DeviceDns {
     servers: Vec<IpAddr>,
@@ -34,20 +35,20 @@ struct DeviceDns {
     domains: Vec<String>,
 }
 
-/// Which of its runs it is: its socket's inode and the time of its last change. One that was
-/// started anew knows nothing.
+/// Identifies a run of systemd-resolved: its socket's inode and change time. After a restart it
+/// knows nothing.
 type Instance = (u64, i64);
 
-/// Of its interface by varlink; made anew whenever it starts.
+/// Its varlink socket, recreated whenever it starts.
 const SOCKET: &str = "/run/systemd/resolve/io.systemd.Resolve";
-/// It answers within some hundredths of a second.
+/// Timeout; it answers within some 10 ms.
 const ANSWERS: Duration = Duration::from_secs(2);
-/// After it couldn't be told.
+/// Pause after a failure.
 const PAUSE: Duration = Duration::from_secs(60);
 
 impl SystemdResolved {
-    /// The config may have changed, resolved may have been started anew, or whether a peer answers
-    /// (`working`) has changed.
+    /// Call when the config may have changed, systemd-resolved may have restarted, or `working`
+    /// (whether a peer answers) has changed.
     pub fn follow(&mut self, config: &Config, working: bool, now: Instant) {
         let (device, instance) = (config.interface.name.as_str(), instance());
         let wanted = wanted(config, working);
@@ -70,23 +71,23 @@ impl SystemdResolved {
                 self.again = None;
             }
             Err(why) => {
-                // Most hosts have none, which is nobody's news.
+                // Most hosts don't have it, which isn't worth reporting.
                 if instance.is_some() {
-                    tracing::warn!("systemd-resolved doesn't ask through the tunnel: {why}");
+                    tracing::warn!("systemd-resolved's queries don't go through the tunnel: {why}");
                 }
                 self.again = Some(now + PAUSE);
             }
         }
     }
 
-    /// Whether it asks through the tunnel.
+    /// Whether its queries go through the tunnel.
     pub fn is_told(&self) -> bool {
         self.told.is_some()
     }
 }
 
-/// Without a peer that answers the tunnel's servers can't be asked: other devices' are, unless
-/// nothing may leave but by the tunnel.
+/// While no peer answers, the tunnel's servers can't be reached: other devices' are used, unless
+/// everything must go through the tunnel.
 fn wanted(config: &Config, working: bool) -> Option<DeviceDns> {
     let routing = &config.routing;
     let servers = routing.dns.clone().unwrap_or_default();
@@ -112,13 +113,13 @@ fn tell(device: &str, wanted: &DeviceDns) -> Result<(), String> {
     ask(&["default-route", device, if all { "yes" } else { "no" }])
 }
 
-/// By LLMNR and multicast DNS it would ask for names of the LAN by the tunnel, and answer there
-/// with this host's. `revert` takes that back, too.
+/// With LLMNR and multicast DNS it would resolve LAN names over the tunnel, and answer there for
+/// this host. `revert` undoes that, too.
 fn without_multicast(device: &str) {
     for protocol in ["llmnr", "mdns"] {
         if let Err(why) = ask(&[protocol, device, "no"]) {
-            // Names are looked up without.
-            tracing::debug!("{protocol} isn't switched off on {device}: {why}");
+            // Name resolution works without.
+            tracing::debug!("can't switch off {protocol} on {device}: {why}");
         }
     }
 }
@@ -131,7 +132,7 @@ fn ask(arguments: &[&str]) -> Result<(), String> {
 
 fn said(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "there is no resolvectl".to_owned(),
+        io::ErrorKind::NotFound => "resolvectl is not installed".to_owned(),
         _ => format!("resolvectl: {error}"),
     }
 }

@@ -1,4 +1,4 @@
-//! Telling people of what happens where no daemon of ours runs: pools are looked at by a timer.
+//! Notifications when no daemon of ours runs: a timer checks pools.
 
 use braid_alert::{Alert, Deliver, Kept};
 use braid_control::config::{ConfigErrors, PoolsConfig};
@@ -11,23 +11,23 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Messages about pools: those that couldn't be delivered wait for the next look.
+/// Messages about pools: those that couldn't be delivered wait for the next check.
 pub struct PoolAlerts {
     alerts: Vec<Alert>,
     file: PathBuf,
 }
 
-/// Where they wait, beside what `braid pool watch` remembers.
+/// The file in which they wait, beside the state of `braid pool watch`.
 const FILE: &str = "pools.alerts.json";
 const FOLDER: &str = "/var/lib/braid";
-/// A look tries to deliver for no longer.
+/// How long a check tries to deliver.
 const DELIVERS_FOR: Duration = Duration::from_secs(120);
-/// Another look may be delivering.
+/// How long to wait for another check that is delivering.
 const WAITS_FOR: Duration = Duration::from_secs(180);
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 
 impl PoolAlerts {
-    /// As `braid pool watch` keeps them if nothing else is said.
+    /// In the default place of `braid pool watch`.
     pub fn usual(alerts: Vec<Alert>) -> PoolAlerts {
         PoolAlerts::in_folder(Path::new(FOLDER), alerts)
     }
@@ -37,10 +37,10 @@ impl PoolAlerts {
         PoolAlerts { alerts, file: folder.join(FILE) }
     }
 
-    /// Tells these events, and what waited; what can't be delivered now waits on.
+    /// Sends these events and waiting ones; what can't be delivered keeps waiting.
     ///
     /// # Errors
-    /// What waits can't be kept.
+    /// Waiting messages can't be saved.
     pub fn tell(&self, events: &[Event], host: &str, deliver: &impl Deliver) -> io::Result<()> {
         if self.alerts.is_empty() {
             return Ok(());
@@ -51,7 +51,7 @@ impl PoolAlerts {
         for event in events {
             outbox.put(&self.alerts, event, unix_now());
         }
-        // A look finds at once all that there is to be told: nothing more is waited for.
+        // A check finds all events at once, so there is nothing to wait for.
         outbox.hurry(unix_now());
         kept.write(&outbox)?;
         let begun = Instant::now();
@@ -67,13 +67,13 @@ impl PoolAlerts {
         Ok(())
     }
 
-    /// How telling goes.
+    /// The status of notifications.
     pub fn status(&self) -> Vec<AlertStatus> {
         let outbox = Kept::at(&self.file).read().unwrap_or_default();
         status_of(&self.alerts, |alert| outbox.waiting(alert))
     }
 
-    /// Two looks would overwrite what the other has put there.
+    /// Two checks would overwrite each other's messages.
     fn lock(&self) -> io::Result<File> {
         let path = self.file.with_extension("lock");
         if let Some(folder) = path.parent() {
@@ -95,7 +95,7 @@ impl PoolAlerts {
     }
 }
 
-/// The `[[alert]]`s of a config of any kind; none where there is no config.
+/// The `[[alert]]`s of a config of any kind; empty if there is no config.
 ///
 /// # Errors
 /// What is wrong in it.
@@ -106,13 +106,13 @@ pub fn alerts_of(file: &Path) -> Result<Vec<Alert>, ConfigErrors> {
     }
 }
 
-/// Delivers by a process of its own: see `braid alert deliver`.
+/// Delivers in a separate process: see `braid alert deliver`.
 pub fn by_this_program() -> Isolated {
-    // Also after the file was replaced by a newer one.
+    // Works even after the file was replaced by a newer one.
     Isolated::by("/proc/self/exe".into(), vec!["alert".into(), "deliver".into()])
 }
 
-/// This host's name, for those who are told by several.
+/// This host's name, for people notified by several hosts.
 pub fn host_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     match name.trim() {
@@ -121,7 +121,7 @@ pub fn host_name() -> String {
     }
 }
 
-/// For status, with what `waiting` says of each.
+/// For status, with each alert's state from `waiting`.
 pub fn status_of(
     alerts: &[Alert],
     waiting: impl Fn(&str) -> braid_alert::Waiting,

@@ -1,4 +1,4 @@
-//! By which transports each link is used: what [`Selector`] decides becomes sockets.
+//! The transports of each link: turns [`Selector`]'s decisions into sockets.
 
 use super::DaemonError;
 use super::data_channel::{Command, DataPlaneEnded, DataPlaneHandle, Snapshot};
@@ -21,12 +21,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// Where the peers are found, as it was last resolved.
+/// The peers' addresses, as last resolved.
 #[derive(Clone, Default)]
 pub struct Resolved(Arc<Mutex<HashMap<PublicKey, Vec<SocketAddr>>>>);
 
 impl Resolved {
-    /// The peer is found here now.
+    /// Sets a peer's addresses.
     pub fn set(&self, peer: PublicKey, addresses: &[SocketAddr]) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, addresses.to_vec());
     }
@@ -41,25 +41,25 @@ impl Resolved {
 pub struct Transports {
     resolved: Resolved,
     targets: Targets,
-    /// From the first time that one is needed.
+    /// Created when first needed.
     carriers: Option<Home>,
     links: BTreeMap<Name, LinkTransports>,
-    /// Why one couldn't be opened, as last told.
+    /// Why one couldn't be opened, as last reported.
     trouble: Option<String>,
 }
 
 #[derive(Default)]
 struct LinkTransports {
     selector: Selector,
-    /// By which the link left when the open ones were opened.
+    /// The link's egresses when the transports were opened.
     egresses: Vec<Egress>,
-    /// Beside UDP to the peers' ports.
+    /// Open transports besides UDP to the peers' ports.
     open: Vec<Transport>,
     proxy: ProxyTrouble,
 }
 
 impl Transports {
-    /// None but UDP.
+    /// Starts with only UDP.
     pub fn new(resolved: Resolved) -> Transports {
         Transports {
             resolved,
@@ -70,7 +70,7 @@ impl Transports {
         }
     }
 
-    /// Opens and closes transports as the links' paths are now.
+    /// Opens and closes transports according to the links' paths.
     pub fn follow(
         &mut self,
         config: &Config,
@@ -87,7 +87,7 @@ impl Transports {
             let Some(link) = config.link(name.as_str()) else { continue };
             let mut known = self.links.remove(name).unwrap_or_default();
             if known.egresses != egresses {
-                // Another network, of which nothing is known yet.
+                // Another network, without history yet.
                 close(name, known.open.drain(..), data_plane)?;
                 known = LinkTransports { egresses: egresses.to_vec(), ..LinkTransports::default() };
             }
@@ -108,7 +108,7 @@ impl Transports {
         Ok(())
     }
 
-    /// Closes those of a link, which leaves otherwise from now on.
+    /// Closes those of a link whose egress changes.
     pub fn close(
         &mut self,
         name: &Name,
@@ -123,7 +123,7 @@ impl Transports {
         self.links.remove(name);
     }
 
-    /// Tells whether it could be.
+    /// Returns whether it could be opened.
     fn open(
         &mut self,
         config: &Config,
@@ -145,7 +145,7 @@ impl Transports {
             match opened {
                 Ok(socket) => sockets.extend(socket),
                 Err(error) => {
-                    let trouble = format!("{}: can't be tried by {transport}: {error}", link.name);
+                    let trouble = format!("{}: can't try {transport}: {error}", link.name);
                     if self.trouble.as_ref() != Some(&trouble) {
                         tracing::warn!("{trouble}");
                     }
@@ -162,7 +162,7 @@ impl Transports {
         Ok(true)
     }
 
-    /// What is wrong with a link's proxy while it is asked.
+    /// What is wrong with a link's proxy while it is used.
     pub fn trouble(&self, link: &Name) -> Option<String> {
         let known = self.links.get(link)?;
         known.open.contains(&Transport::Tls).then(|| known.proxy.latest())?
@@ -264,7 +264,7 @@ fn targets(config: &Config, resolved: &Resolved) -> HashMap<SocketAddr, Target> 
     targets
 }
 
-/// None where the peer's usual port is the same.
+/// `None` if the peer's usual port is the same.
 fn fallback_socket(
     link: &Link,
     egress: &Egress,
@@ -279,7 +279,7 @@ fn fallback_socket(
         .map(|it| Some(it.with_port_instead(PortInstead { named, used })))
 }
 
-/// At a concentrator whose config asks for it: where homes call by TLS.
+/// At a concentrator whose config asks for it: listens for homes' TLS connections.
 pub fn listen_tls(
     config: &Config,
     key: PublicKey,
@@ -310,7 +310,7 @@ pub fn listen_tls(
     Ok((Some(server), sockets))
 }
 
-/// By which homes reach this host.
+/// The names by which homes reach this host.
 fn names(config: &Config) -> Vec<String> {
     let told = own_endpoints::hosts(config);
     if !told.is_empty() {

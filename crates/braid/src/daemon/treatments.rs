@@ -1,7 +1,7 @@
-//! How flows are treated in the tunnel's queues, at both ends: each is its device's, so that
-//! devices share equally, and has what the rule that it falls under gives it. The core is told
-//! of flows one by one, as the kernel tracks them: packets in the tunnel show neither a device
-//! behind this host's address nor the name that somebody asked for.
+//! How flows are treated in the tunnel's queues, at both ends: each belongs to a device, so that
+//! devices share equally, and gets the treatment of the rule that it matches. The core is told
+//! about flows one by one, from connection tracking: packets in the tunnel show neither a device
+//! behind this host's NAT nor a requested name.
 
 use super::flows::KnownFlow;
 use super::rules::KnownNames;
@@ -16,21 +16,21 @@ use std::net::IpAddr;
 use std::num::NonZeroU8;
 use std::sync::Arc;
 
-/// A flow that carried less, and that no rule is for, is over before its device's share
-/// matters: nobody is told of it. Bytes.
+/// A flow without a rule that carried less (bytes) ends before its device's share matters, so the
+/// core isn't told.
 const LITTLE: u64 = 64 << 10;
 
-/// Remembers what was found out and told.
+/// Remembers what was found out and passed on.
 #[derive(Default)]
 pub struct FlowTreatments {
     devices: HashMap<String, u16>,
     judged: HashMap<FlowKey, Judged>,
-    /// By what flows were judged.
+    /// The rules used last.
     rules: Arc<Vec<Rule>>,
     told: HashMap<PublicKey, Treatments>,
 }
 
-/// By what flows are judged now.
+/// The basis for judging flows.
 pub struct Judging<'a> {
     pub config: &'a Config,
     pub rules: &'a [Rule],
@@ -84,7 +84,7 @@ impl FlowTreatments {
             let (limits_up, limits_down) = (limits_up.clone(), limits_down.clone());
             let now = Treatments { flows, limits_up, limits_down };
             let before = self.told.get(&peer.public_key);
-            // Limits that nobody has are nobody's business.
+            // Empty limits needn't be passed on.
             if before.is_none_or(|before| *before != now)
                 && (before.is_some() || !now.flows.is_empty())
             {
@@ -97,7 +97,7 @@ impl FlowTreatments {
         changed
     }
 
-    /// The name of the rule that a flow falls under, if that is known.
+    /// The name of the rule that a flow matches, if known.
     pub fn rule_name<'c>(&self, key: &FlowKey, config: &'c Config) -> Option<&'c str> {
         let place = self.judged.get(key)?.rule?;
         config.rules.get(place).map(|rule| rule.name.as_str())
@@ -132,7 +132,7 @@ fn treatment_of(config: &Config, place: usize) -> Option<Treatment> {
     let Action::Tunnel(configured) = config.rules.get(place)?.action else { return None };
     configured.by_connection()?;
     let Configured { class, priority, redundancy, .. } = configured;
-    // Parities recover real-time packets alone: of others a repair comes in time.
+    // Parities are only for real-time packets: for others a repair is fast enough.
     let parity = redundancy == Some(config::Redundancy::Parity);
     let class = class.or(parity.then_some(config::Class::Realtime));
     Some(Treatment {
@@ -155,7 +155,7 @@ fn treatment_of(config: &Config, place: usize) -> Option<Treatment> {
     })
 }
 
-/// The rules that limit a rate, with their numbers: the config has no more than there are.
+/// The rules that limit a rate, with their numbers, which always suffice.
 fn limit_ids(config: &Config) -> impl Iterator<Item = (usize, LimitId, config::Cap)> + '_ {
     let limiting = config.rules.iter().enumerate().filter_map(|(place, rule)| match rule.action {
         Action::Tunnel(Configured { rate, .. }) if rate != config::Cap::default() => {
@@ -167,7 +167,7 @@ fn limit_ids(config: &Config) -> impl Iterator<Item = (usize, LimitId, config::C
     limiting.zip(numbers).map(|((place, rate), id)| (place, id, rate))
 }
 
-/// The rates of limits up, and down. Numbers that no rule has any more limit nothing.
+/// The rates of limits up and down. Numbers that no rule uses any more have no limit.
 fn limits(config: &Config) -> (Vec<LimitRate>, Vec<LimitRate>) {
     limit_ids(config).map(|(_, id, rate)| ((id, rate.up), (id, rate.down))).unzip()
 }
@@ -188,7 +188,7 @@ fn connection(flow: &KnownFlow, judging: &Judging<'_>) -> Option<Connection> {
         None => {
             let own = judging.config.interface.addresses.iter();
             let own: Vec<IpAddr> = own.map(ipnet::IpNet::addr).collect();
-            // Whose program it is can't be told: no rule for one user is for it.
+            // The user can't be determined, so rules for users don't match.
             (Sender::Host { user: u32::MAX }, own)
         }
         Some(address) => {

@@ -109,7 +109,7 @@ fn servers_that_mislead_or_never_end_harm_nobody_and_it_is_said_what_they_do() {
         ("silent", web(Behaviour::IsSilent), "no answer within 20 s"),
         ("head", web(Behaviour::HasEndlessHead), "not sent"),
         ("body", web(Behaviour::HasEndlessBody), "500"),
-        ("leads", web(leads), "leads elsewhere"),
+        ("leads", web(leads), "a redirect"),
         ("away", "webhook = \"http://127.0.0.1:9/\"".to_owned(), "refused"),
         ("open", web(Behaviour::Takes) + "\ntoken_file = \"exposed\"", "chmod 600"),
         ("plain", mail(Mail::OffersNoEncryption, ""), "not sent"),

@@ -62,7 +62,7 @@ fn a_bridge_that_is_made_anew_gets_its_port_back() {
 #[test]
 fn a_bridge_that_is_none_is_told() {
     let Some(world) = World::new(&[link("dsl")]) else { return };
-    for (bridge, problem) in [("br7", "there is no such device"), ("dsl", "it is no bridge")] {
+    for (bridge, problem) in [("br7", "there is no such device"), ("dsl", "it is not a bridge")] {
         let home = format!("layer = \"l2\"\nbridge = \"{bridge}\"");
         world.write_configs(&Tunnel { home: &home, ..Tunnel::default() });
         let refused = world.home.braid(&["up", "--foreground"]);

@@ -165,7 +165,7 @@ fn of_a_worker_that_stands_still_the_service_manager_is_not_told_that_it_lives()
         world.home.start();
         world.home.wait_until("it is told", || signs() > 0);
         let injection = Injection::into_thread(world.home.process(), "braid-data", NO_RETURN);
-        world.home.wait_until("it is seen", || world.home.log().contains("stands still"));
+        world.home.wait_until("it is seen", || world.home.log().contains("the data plane hangs"));
         // Told before.
         signs();
         std::thread::sleep(Duration::from_secs(5));
@@ -188,7 +188,7 @@ fn a_socket_that_is_not_watched_costs_its_link_alone_and_is_tried_again() {
         let injection = Injection::into_thread(world.home.process(), "braid-data", NO_WATCHING);
         move_link(world, "192.168.11.77");
         let trouble = || world.home.status()["links"][0]["trouble"].to_string();
-        let told = "the kernel doesn't watch its socket: Cannot allocate memory";
+        let told = "can't watch its socket: Cannot allocate memory";
         world.home.wait_until("it is told", || trouble().contains(told));
         world.home.wait_for_active_paths(1);
         world.home.wait_for_ping(INSIDE_V4);
@@ -413,7 +413,7 @@ fn start(world: &mut World, fault: Fault, when: &str, what: &str) -> Came {
         Some(_) => {
             let told = said.contains(words) || said.contains("no memory");
             assert!(told, "{what}: it doesn't say why: {said}");
-            if said.contains("isn't all taken back") {
+            if said.contains("not everything set on the host was undone") {
                 world.home.braid_ok(&["down"]);
             }
             Came::Refused
@@ -451,7 +451,7 @@ fn running(faults: &[Fault]) {
                     let told = said.contains(fault.words) && status.code() == Some(1);
                     assert!(told, "{what}: {status}: {said}");
                     world.home.wait_for_the_end();
-                    if said.contains("isn't all taken back") {
+                    if said.contains("not everything set on the host was undone") {
                         world.home.braid_ok(&["down"]);
                     }
                     println!("{what}: it ended, and said why");

@@ -50,7 +50,7 @@ fn a_homes_addresses_move_with_it_and_no_connection_breaks() {
     net.world.concentrator.start();
     net.world.home.wait_until("it is told", || net.peers(&net.world.home)[0]["draining"] == true);
     let told = String::from_utf8(net.world.home.braid_ok(&["status"])).unwrap();
-    assert!(told.contains("is about to go"), "{told}");
+    assert!(told.contains("is draining"), "{told}");
     let transfer = net.begin(Direction::Up);
     net.world.concentrator.braid_ok(&["concentrator", "undrain"]);
     net.wait_for_route("10.77.0.2 via 198.18.1.2");
@@ -126,7 +126,7 @@ fn a_home_without_another_concentrator_stays_with_one_that_drains() {
     world.home.wait_until("it is told", || world.home.status()["peers"][0]["draining"] == true);
     world.home.wait_for_ping(crate::world::INSIDE_V4);
     let events = || String::from_utf8(world.home.braid_ok(&["events"])).unwrap();
-    world.home.wait_until("an event tells", || events().contains("is about to go"));
+    world.home.wait_until("an event tells", || events().contains("is draining"));
     let doctor = world.home.braid(&["doctor", "--json"]);
     assert!(String::from_utf8(doctor.stdout).unwrap().contains("\"draining\""));
     world.concentrator.braid_ok(&["concentrator", "undrain"]);

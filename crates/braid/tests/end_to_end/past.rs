@@ -37,7 +37,7 @@ fn history_and_events_are_told_by_the_daemon_and_by_the_file_it_leaves() {
     let is_told = |world: &World| {
         events(world)
             .iter()
-            .any(|(kind, text)| kind == "link_down" && text.contains("goes on by dsl"))
+            .any(|(kind, text)| kind == "link_down" && text.contains("continues over dsl"))
     };
     world.home.wait_until("the link's end is told", || is_told(&world));
     // It is written at once, or with the next sums.

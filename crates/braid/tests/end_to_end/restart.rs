@@ -68,8 +68,8 @@ fn another_program_goes_on_and_so_do_routes_and_connections() {
     // On a busy machine it may have counted as gone for a moment.
     world.home.wait_until("all is as it was", || set(&world) == before);
     let log = world.home.log();
-    assert_eq!(log.matches("goes on as the program that is there now").count(), 1, "{log}");
-    assert!(!log.contains("begins anew"), "{log}");
+    assert_eq!(log.matches("now runs as the newly installed program").count(), 1, "{log}");
+    assert!(!log.contains("starting anew"), "{log}");
 
     // However often: nothing is handed on but the device.
     let process = before.2.clone();
@@ -111,7 +111,7 @@ fn a_restart_that_cannot_be_changes_nothing() {
     refused(&world, 1, "interface.layer or engine has changed");
     world.home.write_text(&text);
     Pings::start(&world.home, INSIDE_V4, 5).none_is_lost();
-    assert!(!world.home.log().contains("goes on as"), "{}", world.home.log());
+    assert!(!world.home.log().contains("now runs as"), "{}", world.home.log());
     // Where nothing runs there is nothing to go on with.
     world.home.stop();
     assert_eq!(world.home.braid(&["restart"]).status.code(), Some(4));

@@ -26,7 +26,7 @@ fn an_nft_that_never_ends_stops_neither_traffic_nor_answers() {
     // Done, or begun: never silence.
     let output = world.home.braid(&["mode", "overflow"]);
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() || said.contains("begun, but not done"), "{said}");
+    assert!(output.status.success() || said.contains("started, but not done"), "{said}");
     world.home.braid_ok(&["status"]);
     pings.none_is_lost();
 

@@ -33,10 +33,10 @@ fn a_move_resets_open_connections_and_new_ones_work() {
     all_are_reset(&open);
     assert_eq!(ground.seen_as(), BY_SECOND);
     let told = String::from_utf8(ground.world.home.braid_ok(&["status"])).unwrap();
-    assert!(told.contains("second stands in for it now"), "{told}");
+    assert!(told.contains("second now stands in for it"), "{told}");
     let events = |side: &Side| String::from_utf8(side.braid_ok(&["events"])).unwrap();
     let home = &ground.world.home;
-    let of_second = || events(home).contains("second serves this home now, in the place of");
+    let of_second = || events(home).contains("second now serves this home instead of");
     home.wait_until("the move is an event", of_second);
     // The concentrator is about to see that it has lasted, too.
     thread::sleep(Duration::from_secs(3));

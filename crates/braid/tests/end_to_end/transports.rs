@@ -113,7 +113,7 @@ fn where_udp_does_not_pass_tls_does_until_udp_passes_again() {
     let by_udp = world.home.paths().into_iter().find(|path| path["transport"] == "udp").unwrap();
     assert!(by_udp["loss"].as_f64().unwrap() < 0.3, "{by_udp}");
     pings.none_is_lost();
-    told("hotel goes by udp again");
+    told("hotel uses udp again");
     // In the midst of a connection.
     let (home, concentrator) = (&world.home, &world.concentrator);
     let down = Transfer::start(home, concentrator, INSIDE_V4, Direction::Down, 12_000_000);

@@ -45,7 +45,7 @@ fn a_login_is_said_to_be_wanted_and_one_command_opens_the_way_there() {
         let is_cut = || wan1()["portal"] == PAGE;
         if routing.is_empty() {
             world.home.wait_until("the login is noticed", is_cut);
-            assert!(wan1()["trouble"].as_str().unwrap().contains("wants a login"), "{}", wan1());
+            assert!(wan1()["trouble"].as_str().unwrap().contains("requires a login"), "{}", wan1());
             assert_eq!(whoami(&lan, AT, 444).unwrap(), TUNNEL, "nobody asked to go there");
         } else {
             world.home.wait_for_active_paths(1);

@@ -53,9 +53,9 @@ fn a_route_that_passes_the_tunnel_by_is_told() {
     let kinds = || kinds_of_troubles(&world.home.status());
     world.home.wait_until("it is told", || warns("128.0.0.0/1"));
     assert_eq!(kinds(), ["route_beside"]);
-    assert!(world.home.log().contains("passes the tunnel by"));
+    assert!(world.home.log().contains("bypasses the tunnel"));
     let table = String::from_utf8(world.home.braid_ok(&["status"])).unwrap();
-    assert!(table.contains("warning: what goes to 128.0.0.0/1"), "{table}");
+    assert!(table.contains("warning: traffic to 128.0.0.0/1"), "{table}");
     world.home.sh("ip route del 128.0.0.0/1");
     world.home.wait_until("it is gone", || !warns("128.0.0.0/1"));
     world.home.sh("ip route add unreachable default metric 4000");

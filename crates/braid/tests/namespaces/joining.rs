@@ -57,7 +57,7 @@ fn a_laptop_joins_by_what_its_links_are() {
     // A slip, or one that comes later.
     let slip =
         router.ok(&["home", "join", &line, "--dry-run", "--interface", "h11", "--interface", "h2"]);
-    assert!(slip.contains("  h11, which isn't there now: ") && slip.contains("  h2\n"), "{slip}");
+    assert!(slip.contains("  h11, which doesn't exist now: ") && slip.contains("  h2\n"), "{slip}");
     let joined = router.ok(&["home", "join", &line, "--yes"]);
     assert!(joined.contains("connected to the concentrator"), "{joined}");
     let text = std::fs::read_to_string(router.file("braid.toml")).unwrap();
@@ -144,7 +144,7 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     let refused = router.run(&["home", "join", &line, "--yes"]);
     let said = String::from_utf8_lossy(&refused.stderr);
     assert_eq!(refused.status.code(), Some(1));
-    for word in ["has joined to this concentrator", "`braid up` goes on", "--replace"] {
+    for word in ["has joined to this concentrator", "`braid up` continues", "--replace"] {
         assert!(said.contains(word), "{said}");
     }
 
@@ -164,7 +164,7 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
 
     // Who has broken off after the line was used goes on with the key that it let in.
     let planned = router.ok(&["home", "join", &line, "--dry-run", "--replace"]);
-    assert!(planned.contains("with the key that it made"), "{planned}");
+    assert!(planned.contains("the key already made for it"), "{planned}");
     let joined = router.ok(&["home", "join", &line, "--yes", "--replace"]);
     assert!(joined.contains("connected"), "{joined}");
     assert_eq!(router.sh(&format!("ls {}", router.file("").display())), keys);
@@ -183,7 +183,7 @@ fn who_joins_again_is_told_how_and_loses_nothing_on_the_way() {
     router.sh(&format!("rm {}/*", router.file("").display()));
     let refused = router.run(&["home", "join", &line, "--yes"]);
     let said = String::from_utf8_lossy(&refused.stderr);
-    assert!(said.contains("still runs") && said.contains("braid down"), "{said}");
+    assert!(said.contains("still running") && said.contains("braid down"), "{said}");
     router.ok(&["down"]);
     assert_eq!(
         router.run(&["down"]).status.code(),

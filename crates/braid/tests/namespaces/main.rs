@@ -81,14 +81,14 @@ fn a_dry_run_tells_what_would_be_set_and_sets_nothing() {
         let found = sets.iter().find(|set| set["what"].as_str().unwrap().starts_with(what));
         found.unwrap_or_else(|| panic!("{what}: {told:#}"))
     };
-    assert_eq!(planned("device braid0")["now"], "not there");
+    assert_eq!(planned("device braid0")["now"], "doesn't exist");
     assert_eq!(planned("sysctl net.ipv4.ip_forward=1")["now"], "0");
     assert_eq!(planned("sysctl net.ipv4.conf.h1.rp_filter=2")["now"], "1");
     let firewall = planned("nftables table inet braid_braid0");
     assert!(firewall["ruleset"].as_str().unwrap().contains("chain"));
     assert!(told["traffic"].to_string().contains("kill switch"), "{told:#}");
     let said = String::from_utf8(world.home_ok(&["up", "--dry-run"])).unwrap();
-    assert!(said.contains("nothing was changed") && said.contains("now: 1; answers"), "{said}");
+    assert!(said.contains("nothing was changed") && said.contains("now: 1; replies"), "{said}");
 
     // What was planned is what is set.
     world.home_ok(&["up"]);

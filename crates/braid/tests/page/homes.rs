@@ -91,7 +91,7 @@ fn a_home_is_let_in_by_its_line_and_shut_out() {
     browser.click("main form button");
     assert_eq!(browser.run("return document.querySelector('input:invalid').name", &[]), "typed");
     browser.keys("input[name=typed]", "cabin\n");
-    says("cabin is removed: it is shut out.");
+    says("cabin is removed and can't connect any more.");
     page.judge("home-removed");
     assert!(listed(&world.concentrator, "cabin").is_null());
     assert!(!folder.join("cabin.psk").exists(), "its secret is gone");

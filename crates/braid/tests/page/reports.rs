@@ -68,7 +68,7 @@ fn reports_of_the_lab_are_read_and_compared_and_hostile_ones_do_nothing() {
         seen.judge("report");
         assert!(count(".chart") >= 1);
         seen.open("/reports/open?name=hostile.json");
-        assert!(browser.text("main").contains("has no figures"));
+        assert!(browser.text("main").contains("isn't a result"));
         let noted = browser.console();
         assert!(noted.iter().all(|line| line.contains("status of 400")), "{noted:?}");
 

@@ -190,7 +190,7 @@ fn a_link_gets_another_role_by_keys_by_dragging_and_without_scripts() {
     assert_eq!(browser.run("return document.querySelector('.is-target')", &[]), json!(null));
     browser.keys(handle, &format!("{}{}", keys::DOWN, keys::ENTER));
     url("/links/lte/change?role=standby");
-    assert!(browser.text("main").contains("carries no more traffic while another link works"));
+    assert!(browser.text("main").contains("carries no traffic while another link works"));
     role_of("lte", false, 0);
     browser.click("main form button");
     browser.wait_until("return document.querySelector('.done')");

@@ -333,7 +333,7 @@ elif braid pool abandon data > /tmp/said 2>&1; then
     was="abandoned: $(xargs < /tmp/said)"
     mend=$(braid pool doctor --no-smart --json | grep -c '"interrupted"' || true)
     [ "$mend" = 0 ] || fail "abandoned, and interrupted still"
-    if grep -q "as it was before" /tmp/said; then want=$BEFORE; else want=any; fi
+    if grep -q "everything is as before" /tmp/said; then want=$BEFORE; else want=any; fi
     if [ ! "$BEFORE" ] && [ $want != any ]; then
         braid pool create data --layout btrfs-raid1 --mount /own/other $1 $2 --dry-run > /tmp/said 2>&1 ||
             { cat /tmp/said; fail "the disks aren't empty again"; }

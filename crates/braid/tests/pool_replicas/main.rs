@@ -426,7 +426,7 @@ fn the_life_of_snapshots() {
         let new = scene.snapshots.with_file_name("new");
         let take = ["snapshot", "--into", text(&new), text(&scene.data), "--dry-run"];
         let said = String::from_utf8(braid(&take).stderr).unwrap();
-        assert!(said.contains("isn't there yet: it would be made"), "{said}");
+        assert!(said.contains("doesn't exist yet: it would be made"), "{said}");
 
         // A replica that was changed is noticed.
         let copy = scene.replicas.join("changed");
@@ -517,7 +517,7 @@ fn a_killed_replication_is_told_and_mended_or_forgotten() {
             assert_eq!(status.signal(), Some(signal));
             let mut said = String::new();
             sender.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-            let is_told = said.contains("interrupted: the same command goes on");
+            let is_told = said.contains("interrupted: repeat the command");
             assert_eq!(is_told, signal == libc::SIGINT, "{said}");
             let [told, none] = told_of(&scene.snapshots);
             assert_eq!((told.len(), none.len()), (1, 0), "{told:?} {none:?}");

@@ -59,7 +59,7 @@ fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
         let said = String::from_utf8_lossy(&done.stdout);
         assert!(said.contains("from a snapshot"), "{said}");
         let warned = String::from_utf8_lossy(&done.stderr);
-        assert!(warned.contains("mine/inner is a subvolume of its own"), "{warned}");
+        assert!(warned.contains("mine/inner is a separate subvolume"), "{warned}");
         let snapshots = host.sh("ls -A data | grep braid-backup || true");
         assert_eq!(snapshots, "");
         assert_eq!(found(&host), Vec::<String>::new());
@@ -81,7 +81,11 @@ fn a_pool_is_backed_up_from_a_snapshot_and_comes_back_elsewhere() {
         fs::write(typed, format!("{small}\n")).unwrap();
         host.works(&["backup", "list", "--key", typed, &target]);
         fs::write(typed, format!("{line}\n")).unwrap();
-        host.fails(&["backup", "leave", "/nowhere"], 2, &["no backups at /nowhere", &target]);
+        host.fails(
+            &["backup", "leave", "/nowhere"],
+            2,
+            &["no record of backups at /nowhere", &target],
+        );
         host.works(&["backup", "restore", "--key", typed, &target, "latest", "--to", to]);
         fs::remove_file(data.join("mine/inner/file")).unwrap();
         run("btrfs", &["subvolume", "delete", data.join("mine/inner").to_str().unwrap()]);
@@ -209,7 +213,7 @@ fn a_backup_that_is_killed_goes_on_and_no_two_are_at_work() {
         run("kill", &["-INT", &interrupted.id().to_string()]);
         let ended = interrupted.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&ended.stderr);
-        assert!(ended.status.code() == Some(1) && said.contains("the same command"), "{ended:?}");
+        assert!(ended.status.code() == Some(1) && said.contains("repeat the command"), "{ended:?}");
         host.sh("rm -rf target/data/*/* target/data/*/.*.braid-new");
 
         let mut first = at_work();
@@ -255,7 +259,7 @@ fn a_target_that_is_full_or_not_mounted_is_no_place_to_begin_anew() {
         // It is gone for good.
         host.fails(&["backup", "leave", &target, "/not/backed/up"], 2, &["mine"]);
         host.works(&["backup", "leave", &target]);
-        host.fails(&["backup", "leave", &target], 2, &["minds no backups"]);
+        host.fails(&["backup", "leave", &target], 2, &["has no record of backups"]);
         assert_eq!(found(&host), Vec::<String>::new());
 
         let inside = format!("{mine}/backups");
@@ -282,7 +286,7 @@ fn what_cannot_be_noted_here_takes_nothing_from_a_backup() {
         let (done, said) =
             (String::from_utf8_lossy(&full.stdout), String::from_utf8_lossy(&full.stderr));
         assert_eq!(full.status.code(), Some(1), "{full:?}");
-        assert!(done.contains("1 file") && said.contains("can't be noted"), "{full:?}");
+        assert!(done.contains("1 file") && said.contains("can't be recorded"), "{full:?}");
         let listed = host.works(&["backup", "list", "--key", &key, "--json", &target]);
         assert_eq!(listed.matches("\"id\"").count(), 1, "{listed}");
         fs::remove_file(host.path("state/other")).unwrap();
@@ -458,7 +462,7 @@ fn what_check_finds_damaged_is_repaired_sent_again_and_given_up_where_it_is_gone
         let (code, said) = repair(&["--dry-run"]);
         assert!(code == Some(1) && !said.contains("mine/stays"), "{said}");
         let (code, said) = repair(&["--yes", "--drop-lost"]);
-        assert!(code == Some(0) && said.contains("taken out of 1 backup"), "{said}");
+        assert!(code == Some(0) && said.contains("removed from 1 backup"), "{said}");
         host.works(&["backup", "check", "--key", &key, "--read", "100", &target]);
         assert_eq!(found(&host), Vec::<String>::new());
         if restic_is_there() {
@@ -493,11 +497,11 @@ fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_lock
         host.fails(&["backup", "init", "--lock", "90", &target], 2, &["write 90d"]);
         let elsewhere = text_of(&host, "elsewhere");
         let no_s3 = ["backup", "init", "--key", &key, "--lock", "90d", &elsewhere];
-        host.fails(&no_s3, 1, &["only S3 servers lock"]);
+        host.fails(&no_s3, 1, &["only S3 servers"]);
         host.works(&words("init", &[]));
         host.works(&back_up);
         assert!(server.lock_ends().is_empty());
-        host.fails(&words("lock", &[]), 2, &["say for how long"]);
+        host.fails(&words("lock", &[]), 2, &["give the time to lock for"]);
         let shown = host.works(&words("lock", &["--for", "90d", "--dry-run"]));
         assert!(shown.contains("would be locked until") && server.lock_ends().is_empty());
         // Nobody is there to say yes.
@@ -546,7 +550,7 @@ fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_lock
         assert_eq!(found(&host), Vec::<String>::new());
 
         let off = host.works(&words("lock", &["--off"]));
-        assert!(off.contains("aren't prolonged any more"), "{off}");
+        assert!(off.contains("are no longer extended"), "{off}");
         host.fails(&words("lock", &["--off"]), 2, &["is locked by this computer"]);
         let said = host.works(&back_up);
         assert!(!said.contains("locked"), "{said}");

@@ -22,7 +22,7 @@ fn the_whole_disk_in_place_of_its_partition_is_refused() {
         host.fails(
             &mirror([disk.path(), other.path()], &["--yes", "--erase", &erase]),
             2,
-            &[&erase, "none of the disks named"],
+            &[&erase, "none of the named disks"],
         );
         // The empty partition can be had without any.
         host.works(&mirror([&second, other.path()], &["--yes"]));
@@ -174,7 +174,7 @@ fn disks_come_and_go() {
         let (a, b, c) = (host.disk("a"), host.disk("b"), host.disk("c"));
         host.create("btrfs-raid1", &[&a, &b]);
         let same = ["create", "data", "--layout", "btrfs-single", c.path(), "--yes"];
-        host.fails(&same, 1, &["a pool data is here already", "choose another name"]);
+        host.fails(&same, 1, &["a pool data already exists here", "choose another name"]);
         let stranger = ["replace", "data", "/dev/loop9999", "NEW", "--yes"];
         host.fails(&stranger, 1, &["/dev/loop9999", a.path(), b.path()]);
         host.works(&["add", "data", c.path(), "--yes"]);
@@ -197,7 +197,7 @@ fn disks_come_and_go() {
         host.fails(&["add", "nope", b.path(), "--yes"], 1, &["there is no pool nope", "data"]);
         // Unmade by hand, its name is free for what is made of its disks.
         host.sh("umount data; sed -i '/ btrfs /d' root/etc/fstab");
-        host.fails(&same, 1, &["a pool data is here already", "not mounted"]);
+        host.fails(&same, 1, &["a pool data already exists here", "not mounted"]);
         let erase = [serial(&a), serial(&b)];
         let again = mirror([a.path(), b.path()], &["--erase", &erase[0], "--erase", &erase[1]]);
         host.works(&[&again[..], &["--yes"]].concat());

@@ -18,7 +18,7 @@ fn a_pool_is_given_up_by_its_name_and_nothing_else_is_lost() {
 
         // Neither a yes nor another name is enough, and nobody is there to be asked.
         host.fails(&["destroy", "data", "--yes"], 2, &["--yes"]);
-        host.fails(&["destroy", "data"], 7, &["--confirm NAME", "no backup of what is on it"]);
+        host.fails(&["destroy", "data"], 7, &["--confirm NAME", "no backup of its data"]);
         host.fails(&["destroy", "data", "--confirm", "date"], 7, &["isn't the pool's name"]);
         let shown = host.works(&["destroy", "data", "--dry-run"]);
         assert!(shown.contains("wipefs") && shown.contains("umount"), "{shown}");

@@ -73,7 +73,10 @@ fn snapshots_are_browsed_compared_and_restored_by_an_admin_and_nothing_else_is_r
         for folder in ["/etc", "/", "data"] {
             let asked = format!("/snapshots/browse?folder={folder}&snapshot=.&path=");
             let answer = served.get(&asked);
-            assert!(answer.contains("known here") && answer.contains("404 Not Found"), "{answer}");
+            assert!(
+                answer.contains("that folder of snapshots") && answer.contains("404 Not Found"),
+                "{answer}"
+            );
         }
 
         restores(&host, &served, &folder, &|path: &str, to: &str, more: &str| {
@@ -118,10 +121,10 @@ fn restores(
 
     let over = host.path("data/home/letter.txt").display().to_string();
     let refused = served.post(&restore("letter.txt", &over, ""), &form);
-    assert!(refused.contains("is there already: let it be moved aside"), "{refused}");
+    assert!(refused.contains("already exists: choose to move it aside"), "{refused}");
     assert_eq!(fs::read_to_string(&over).unwrap(), "second\n");
     let done = served.post(&restore("letter.txt", &over, "&replace=1"), &form);
-    assert!(done.contains("What was there is"), "{done}");
+    assert!(done.contains("The previous file is now"), "{done}");
     assert_eq!(fs::read_to_string(&over).unwrap(), "one\n");
     assert_eq!(host.sh("cat data/home/letter.txt.before-restore.*"), "second");
 
@@ -194,7 +197,7 @@ fn backups_are_looked_into_and_a_file_of_one_is_fetched_and_restored() {
         assert!(done.contains("is a copy"), "{done}");
         assert_eq!(fs::read_to_string(&to).unwrap(), "one\n");
         let again = served.post(&restore(&to), &form);
-        assert!(again.contains("400 Bad Request") && again.contains("is there already"), "{again}");
+        assert!(again.contains("400 Bad Request") && again.contains("already exists"), "{again}");
         let outside = served.post(&restore(&path("outside")), &form);
         assert!(outside.contains("400 Bad Request") && !host.path("outside").exists());
 

@@ -52,7 +52,7 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         host.fails(
             &["apply", "--config", config, "--yes"],
             1,
-            &["systemd doesn't run here", "cron"],
+            &["systemd isn't running here", "cron"],
         );
         fs::create_dir_all(host.path("root/run/systemd/system")).unwrap();
         let systemctl = SYSTEMCTL.replace("FOLDER", host.folder.path().to_str().unwrap());
@@ -73,7 +73,7 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         checked_by_systemd(&host);
         // Again: nothing is to be done.
         let before = told();
-        assert!(apply(&["--yes"]).contains("as it should be"));
+        assert!(apply(&["--yes"]).contains("matches the config"));
         let all: serde_json::Value = serde_json::from_str(&apply(&["--yes", "--json"])).unwrap();
         let as_it_is = json!({ "pool": "data", "changes": [], "done": true });
         assert_eq!(all, json!({ "pools": [as_it_is], "forgotten": [] }));
@@ -97,7 +97,7 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         assert_eq!(host.braid(&["apply", "--config", config, "--yes"]).status.code(), None);
         host.program("systemctl", &systemctl);
         host.works(&["resume", "data"]);
-        assert!(apply(&["--yes"]).contains("as it should be"));
+        assert!(apply(&["--yes"]).contains("matches the config"));
         assert_eq!(units(&host).len(), 4);
         let text: String = units(&host).iter().map(|unit| read(&host, unit)).collect();
         assert!(text.contains("OnCalendar=weekly\nRandomizedDelaySec=7200\n"), "{text}");
@@ -111,7 +111,7 @@ fn what_the_config_wants_regularly_is_set_changed_and_taken_back() {
         assert_eq!(left.len(), 1, "the service of scrubs is for all pools: {left:?}");
         let unit_folder = host.path(UNITS);
         host.works(&["scrub", "schedule", "data", "--units", unit_folder.to_str().unwrap()]);
-        assert!(apply(&["--yes"]).contains("as it should be"));
+        assert!(apply(&["--yes"]).contains("matches the config"));
         assert_eq!(units(&host).len(), 2);
     });
 }
@@ -136,7 +136,7 @@ fn what_another_program_takes_back_is_done_once() {
         );
         let file = host.path("pools.toml");
         fs::write(&file, text).unwrap();
-        let says = ["doesn't become as it should be", "done and changed nothing: set what is done"];
+        let says = ["still doesn't match the config", "done and changed nothing: set what is done"];
         host.fails(&["apply", "--config", file.to_str().unwrap(), "--yes"], 1, &says);
         let told = fs::read_to_string(host.path("told")).unwrap();
         assert_eq!(told.matches("enable").count(), 1, "{told}");

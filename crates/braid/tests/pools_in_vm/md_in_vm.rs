@@ -67,7 +67,7 @@ if grep -q ' /srv/data ' /etc/fstab; then exit 1; fi
 echo "signatures: $(wipefs $1 $2 | wc -l), arrays: $(grep -c ^md /proc/mdstat)"
 "#,
     );
-    for told_too in ["fstab: written", "all is as it was before", "signatures: 0, arrays: 0"] {
+    for told_too in ["fstab: written", "everything is as before", "signatures: 0, arrays: 0"] {
         assert!(told.contains(told_too), "{told_too:?} is missing in\n{told}");
     }
 }

@@ -193,7 +193,7 @@ same && echo "same by the passphrase"
         &told,
         &[
             "same after a boot",
-            "isn't opened without you: ",
+            "can't be opened automatically: ",
             "can't ask for the passphrase without a terminal",
             "other keys of Secure Boot: control.",
             "same by the passphrase",
@@ -307,7 +307,7 @@ boots 'echo "booted without the server: $(mountpoint /srv/data)"'
     has(
         &told,
         &[
-            "isn't opened without you: ",
+            "can't be opened automatically: ",
             "no server: control.",
             "same by the passphrase",
             "booted without the server: /srv/data is not a mountpoint",

@@ -48,7 +48,7 @@ fn the_unit_starts_confined_restarts_and_leaves_nothing() {
         assert!(of("applied").ends_with("0 3"), "{told}\n{errors}");
         assert_eq!(of("services"), "0 1", "{told}\n{errors}");
         assert!(of("changed").ends_with("0 1 Mon"), "{told}\n{errors}");
-        assert!(of("kept").contains("pool timed is as it should be"), "{told}");
+        assert!(of("kept").contains("pool timed matches the config"), "{told}");
         assert_eq!(of("replicated"), format!("success {}", of("taken")), "{told}\n{errors}");
         assert!(of("gone").ends_with("0 0"), "{told}\n{errors}");
         assert_eq!(of("forgotten"), "0 0 0", "{told}\n{errors}");

@@ -1,4 +1,4 @@
-//! `[[alert]]`: who is told of which events.
+//! `[[alert]]`: who is notified of which events.
 
 use super::diagnostic::Diagnostics;
 use super::path;
@@ -10,14 +10,14 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::time::Duration;
 
-/// The keys that say where messages go.
+/// The keys for a message's destination.
 const TARGETS: [&str; 4] = ["webhook", "ntfy", "mail", "command"];
 
-/// A link that dies takes a moment to show all that it changes.
+/// Grouping interval: a failing link takes a moment to show all its consequences.
 const GROUP: Duration = Duration::from_secs(20);
 const LONGEST_GROUP: Duration = Duration::from_secs(3600);
 
-/// Every `[[alert]]`; two of one name are reported.
+/// Reads every `[[alert]]`; duplicate names are reported.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
     base: &Path,
@@ -44,7 +44,7 @@ fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Alert>> {
     let least: Severity = section.parsed("severity").unwrap_or(Severity::Warning);
     let group = section.duration("group").unwrap_or(GROUP);
     if group > LONGEST_GROUP {
-        let hint = "events of that time go in one message";
+        let hint = "events within that time go into one message";
         section.wrong("group", "alert.group must be 0s to 1h", hint);
     }
     let group_s = u32::try_from(group.as_secs()).unwrap_or(u32::MAX);
@@ -83,7 +83,7 @@ fn read_target(section: &mut Section<'_, '_>, base: &Path) -> Option<Target> {
     if section.has("token_file") {
         section.wrong(
             "token_file",
-            "alert.token_file has a meaning only with webhook or ntfy",
+            "alert.token_file applies only with webhook or ntfy",
             "remove it; a mail's password is in password_file",
         );
     }
@@ -96,7 +96,7 @@ fn read_target(section: &mut Section<'_, '_>, base: &Path) -> Option<Target> {
 
 fn read_mail(section: &mut Section<'_, '_>, to: Vec<String>, base: &Path) -> Option<Target> {
     if to.is_empty() {
-        section.wrong("mail", "alert.mail names nobody", "write mail = [\"me@example.org\"]");
+        section.wrong("mail", "alert.mail names no recipient", "write mail = [\"me@example.org\"]");
     }
     let from = section.parsed_by("from", mail_address);
     if from.is_none() {
@@ -125,7 +125,7 @@ fn read_mail(section: &mut Section<'_, '_>, to: Vec<String>, base: &Path) -> Opt
     if user.is_some() && security == Security::None {
         section.wrong(
             "security",
-            "alert.security = \"none\" would show the password to everybody on the way",
+            "alert.security = \"none\" would send the password unencrypted",
             "write security = \"starttls\" or \"tls\", or no user",
         );
     }
@@ -162,7 +162,7 @@ fn ntfy_topic(text: &str) -> Result<String, String> {
     }
 }
 
-/// Something on either side of one @; the server decides about the rest.
+/// Requires text on either side of one @; the server checks the rest.
 fn mail_address(text: &str) -> Result<String, String> {
     let fine = text
         .split_once('@')
@@ -170,6 +170,6 @@ fn mail_address(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_graphic() && !matches!(c, '<' | '>' | ',' | ';');
     match fine && text.len() <= 254 && text.chars().all(plain) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no address such as \"me@example.org\"")),
+        false => Err(format!("{text:?} is not an address such as \"me@example.org\"")),
     }
 }

@@ -10,10 +10,10 @@ use super::{Alert, Cap, Fleet, History, Link, Peer, Protocol, SplitTcp, Ui, clos
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// Limits of rate have a number of one byte on the wire, and 0 is none.
+/// Rate limits have a one-byte number on the wire, and 0 means none.
 const MOST_LIMITS: usize = 255;
 
-/// All sections as read, each possible by itself.
+/// All sections, each valid by itself.
 pub(super) struct Sections {
     pub(super) interface: Option<Placed<Interface>>,
     pub(super) rules: Vec<Placed<Rule>>,
@@ -31,7 +31,7 @@ pub(super) struct Sections {
     pub(super) fleet: Option<Placed<Fleet>>,
 }
 
-/// Reports what can't hold together.
+/// Reports contradictions.
 pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
     if let Some(interface) = &sections.interface {
         check_interface(interface, found);
@@ -51,7 +51,7 @@ pub(super) fn check(sections: &Sections, found: &mut Diagnostics) {
     check_rules(sections, found);
 }
 
-/// TLS has a port at the peer, or nothing goes by it.
+/// TLS needs a port at the peer.
 fn check_transports(sections: &Sections, found: &mut Diagnostics) {
     let reached = sections.peers.iter().any(|peer| peer.value.fallback_port.is_some());
     if reached || sections.peers.is_empty() {
@@ -79,8 +79,8 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
     if let Some(one_too_many) = sections.rules.iter().filter(limits).nth(MOST_LIMITS) {
         found.add_with_hint(
             one_too_many.places.key("rate").unwrap_or(one_too_many.places.section),
-            format!("this is rule.rate of more than {MOST_LIMITS} rules"),
-            "let one rule be for several devices or networks: they share its rate",
+            format!("more than {MOST_LIMITS} rules have a rate"),
+            "use one rule for several devices or networks: they share its rate",
         );
     }
     let by_origin = |rule: &&Placed<Rule>| rule.value.matches.to.by_origin();
@@ -92,12 +92,13 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
             found.add_with_hint(
                 at("do"),
                 "a rule that contradicts routing.leave_host_alone = true: it needs the host's firewall",
-                "remove one of them; only do = \"tunnel\" with a mode goes without",
+                "remove one of them; only do = \"tunnel\" with a mode works without it",
             );
         } else if of_host && l2 {
             found.add_with_hint(
                 at("do"),
-                "a rule with layer = \"l2\": it is for IP packets, and Ethernet goes as it is",
+                "a rule with layer = \"l2\": rules are for IP packets, Ethernet frames are carried \
+                 as they are",
                 "remove it, or write layer = \"l3\"",
             );
         }
@@ -105,7 +106,7 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
         if rule.value.matches.to.by_name() && unnamed {
             found.add_with_hint(
                 at("match"),
-                "a rule by domain, but the tunnel's device has no address where names are asked for",
+                "a rule with domains, but the tunnel's device has no address to serve DNS on",
                 "write addresses = [\"10.77.0.2/24\"] in [interface]",
             );
         }
@@ -113,8 +114,9 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
         if routing.is_some_and(|it| it.link_marks.bits() == 0) {
             found.add_with_hint(
                 at("do"),
-                "do = \"direct\" with routing.link_marks = \"off\": connections keep their link by marks",
-                "name bits that nobody else uses, or remove link_marks",
+                "do = \"direct\" with routing.link_marks = \"off\": connections need marks to stay \
+                 on their link",
+                "give bits that nothing else uses, or remove link_marks",
             );
         }
         if !sections.has_links {
@@ -135,8 +137,8 @@ fn check_rules(sections: &Sections, found: &mut Diagnostics) {
     if let (Some(rule), false) = (sections.rules.iter().find(by_origin), table) {
         found.add_with_hint(
             rule.places.key("match").unwrap_or(rule.places.section),
-            "a rule by country or asn, but nothing says which networks these have",
-            "name a table such as iptoasn.com's: origins = \"ip2asn-combined.tsv\" in [routing]",
+            "a rule with country or asn, but no table says which networks these have",
+            "give a table such as iptoasn.com's: origins = \"ip2asn-combined.tsv\" in [routing]",
         );
     }
 }
@@ -155,7 +157,8 @@ fn check_split_tcp(sections: &Sections, found: &mut Diagnostics) {
     if sections.interface.as_ref().is_some_and(|it| it.value.layer == Layer::L2) {
         found.add_with_hint(
             places.section,
-            "[split_tcp] with layer = \"l2\": it is for IP packets, and Ethernet goes as it is",
+            "[split_tcp] with layer = \"l2\": it is for IP packets, Ethernet frames are carried as \
+             they are",
             "remove it, or write layer = \"l3\"",
         );
     }
@@ -197,7 +200,7 @@ fn check_interface(interface: &Placed<Interface>, found: &mut Diagnostics) {
     report_repeated(
         value.addresses.iter().map(|net| net.addr()),
         |index| places.element("addresses", index),
-        |address| format!("the address {address} is here twice"),
+        |address| format!("the address {address} appears twice"),
         found,
     );
     report_repeated(
@@ -217,7 +220,8 @@ fn check_reachability(interface: &Placed<Interface>, sections: &Sections, found:
         if !reachable && !listens && peer.places.key("endpoints").is_none() {
             found.add_with_hint(
                 peer.places.section,
-                format!("peer {:?} can't be found: it has no endpoints, and nobody can come to us", peer.value.name.as_str()),
+                format!("peer {:?} can't be reached: it has no endpoints, and interface.listen \
+                         isn't set", peer.value.name.as_str()),
                 "add endpoints = [\"host:51900\"] here, or listen = [\"0.0.0.0:51900\"] to [interface]",
             );
         }
@@ -232,7 +236,7 @@ fn check_reachability(interface: &Placed<Interface>, sections: &Sections, found:
     }
 }
 
-/// Nothing of the tunnel's outside may lead into the tunnel.
+/// The tunnel's own packets must not be routed into the tunnel.
 fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut Diagnostics) {
     let own = &interface.value;
     for link in &sections.links {
@@ -270,7 +274,10 @@ fn check_loops(interface: &Placed<Interface>, sections: &Sections, found: &mut D
         if forward.protocol == Protocol::Udp && homes_call_there {
             found.add_with_hint(
                 placed(&routing.forward_ports, index, "public"),
-                format!("udp port {} is where homes call: it can't be forwarded", forward.public),
+                format!(
+                    "UDP port {} is where homes connect: it can't be forwarded",
+                    forward.public
+                ),
                 "forward another port, or listen on another",
             );
         }
@@ -325,7 +332,7 @@ fn check_uniqueness(sections: &Sections, found: &mut Diagnostics) {
     report_repeated(
         prefixes.iter().map(|(prefix, _)| *prefix),
         |index| prefixes.get(index).map_or(0, |(_, offset)| *offset),
-        |prefix| format!("{prefix} is in allowed_ips twice: whose is it?"),
+        |prefix| format!("{prefix} is in allowed_ips twice: it must belong to one peer"),
         found,
     );
 }
@@ -379,7 +386,8 @@ fn check_stand_ins(sections: &Sections, found: &mut Diagnostics) {
         if ethernet {
             found.add_with_hint(
                 offset,
-                "peer.stands_in_for with layer = \"l2\": who serves which Ethernet address is learnt",
+                "peer.stands_in_for with layer = \"l2\": the tunnel learns which peer has which \
+                 MAC address",
                 "remove it, or write layer = \"l3\"",
             );
         } else if peer.endpoints.is_empty() {
@@ -394,17 +402,24 @@ fn check_stand_ins(sections: &Sections, found: &mut Diagnostics) {
                 Some(close) => format!("did you mean {close:?}?"),
                 None => match names.collect::<Vec<_>>().join(", ") {
                     none if none.is_empty() => {
-                        "it is one with endpoints that stands in for nobody; there is none".into()
+                        "it must be a peer with endpoints that doesn't stand in itself; there is \
+                         none"
+                            .into()
                     }
-                    names => format!("it is one with endpoints that stands in for nobody: {names}"),
+                    names => format!(
+                        "it must be a peer with endpoints that doesn't stand in itself: {names}"
+                    ),
                 },
             };
-            found.add_with_hint(offset, format!("no other peer {owner:?} is called"), hint);
+            found.add_with_hint(offset, format!("no other peer is named {owner:?}"), hint);
         }
         if !peer.allowed_ips.is_empty() {
             found.add_with_hint(
                 places.element("allowed_ips", 0),
-                format!("allowed_ips of a peer that stands in for {owner:?}: it has the same"),
+                format!(
+                    "allowed_ips of a peer that stands in for {owner:?}, whose allowed_ips it \
+                     takes over"
+                ),
                 "remove them",
             );
         }
@@ -444,8 +459,8 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
     if let (Some(offset), false) = (places.key("dns_domains"), has_servers) {
         found.add_with_hint(
             offset,
-            "routing.dns_domains without name servers to ask for them",
-            "write dns = [\"10.77.0.1\"], a server that the tunnel leads to",
+            "routing.dns_domains without name servers to resolve them",
+            "write dns = [\"10.77.0.1\"], a server reached through the tunnel",
         );
     }
     if let (Some(offset), false) = (places.key("untranslated"), value.masquerade) {
@@ -474,7 +489,7 @@ fn check_routing(routing: &PlacedRouting, sections: &Sections, found: &mut Diagn
     if let (Some(offset), false) = (places.key("when_concentrator_gone"), value.default_route) {
         found.add_with_hint(
             offset,
-            "routing.when_concentrator_gone has no meaning without default_route = true",
+            "routing.when_concentrator_gone applies only with default_route = true",
             "add default_route = true, or remove it",
         );
     }
@@ -489,7 +504,10 @@ fn check_forwarding(routing: &PlacedRouting, sections: &Sections, found: &mut Di
         if !sections.peers.iter().any(owns) {
             found.add_with_hint(
                 placed(&routing.forward_ports, index, "to"),
-                format!("{} is in no peer's allowed_ips: nobody can answer there", forward.to.ip()),
+                format!(
+                    "{} is in no peer's allowed_ips: nothing can answer there",
+                    forward.to.ip()
+                ),
                 "add the address to a peer's allowed_ips, or correct it",
             );
         }

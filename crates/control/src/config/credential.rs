@@ -1,15 +1,15 @@
-//! Keys that systemd hands to the service: `LoadCredential=` and its kin in the unit.
+//! Keys that systemd passes to the service: `LoadCredential=` and similar in the unit.
 
 use super::key_file::KeyFile;
 use super::path::file_path;
 use super::section::Section;
 use std::path::{Component, Path, PathBuf};
 
-/// What a path begins with that names a credential, as in units (systemd.unit(5)).
+/// Prefix of a path that names a credential, as in units (systemd.unit(5)).
 const FOLDER: &str = "%d";
-/// Where they are in what the service starts (systemd.exec(5)).
+/// Environment variable with their folder (systemd.exec(5)).
 const VARIABLE: &str = "CREDENTIALS_DIRECTORY";
-/// Where root finds those of each service that runs.
+/// Where root finds those of each running service.
 const ALL: &str = "/run/credentials";
 
 /// The file with a secret that `key` names: a file's path, or `%d/NAME`.
@@ -22,10 +22,10 @@ pub(super) fn key_file(
     Some(KeyFile::named(path, section.line_of(key), key))
 }
 
-/// A key's path as the config has it.
+/// A key's path as in the config.
 ///
 /// # Errors
-/// What is after `%d` isn't the name of a credential, or it is no path.
+/// The text after `%d` isn't a credential's name, or it isn't a path.
 pub(super) fn key_path(text: &str, base: &Path) -> Result<PathBuf, String> {
     let mut parts = Path::new(text).components();
     if parts.next() == Some(Component::Normal(FOLDER.as_ref())) {
@@ -44,14 +44,14 @@ pub(super) fn key_path(text: &str, base: &Path) -> Result<PathBuf, String> {
 pub(super) struct Credentials(PathBuf);
 
 impl Credentials {
-    /// As this process was given them; where it was given none (a command typed by root), those of
-    /// the service that runs.
+    /// This process' credentials; if it has none (a command typed by root), those of the running
+    /// service.
     pub(super) fn of(file: &Path) -> Credentials {
         let given = std::env::var_os(VARIABLE).map(PathBuf::from);
         Credentials(given.unwrap_or_else(|| of_service(file, Path::new(ALL))))
     }
 
-    /// `path` of a config in `base`, as [`key_path`] gave it.
+    /// Resolves `path`, as returned by [`key_path`], of a config in `base`.
     pub(super) fn place(&self, path: &mut PathBuf, base: &Path) {
         if let Ok(name) = path.strip_prefix(base.join(FOLDER)) {
             *path = self.0.join(name);
@@ -65,7 +65,7 @@ pub(super) fn is_one(file: &Path) -> bool {
     file.starts_with(ALL) || given.is_some_and(|given| file.starts_with(given))
 }
 
-/// Of the first unit that runs; of those that have the config, only one does.
+/// Those of the first running unit; only one of those with this config runs.
 fn of_service(file: &Path, all: &Path) -> PathBuf {
     let name = file.file_stem().unwrap_or_default().to_string_lossy();
     let mut units = vec![format!("braid@{name}.service")];

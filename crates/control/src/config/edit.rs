@@ -14,8 +14,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, Value, value};
 
-/// Changes a config file in place, keeping comments and order. Nothing is
-/// written unless the result is a config without errors.
+/// Changes a config file in place, keeping comments and order. Nothing is written unless the result
+/// is valid.
 #[derive(Clone, Debug)]
 pub struct ConfigEditor {
     file: PathBuf,
@@ -27,7 +27,7 @@ pub struct ConfigEditor {
 /// Why a config could not be changed.
 #[derive(Debug, thiserror::Error)]
 pub enum EditError {
-    /// The file is not right to begin with, or would not be after the change.
+    /// The file has errors, or would have after the change.
     #[error(transparent)]
     Config(#[from] ConfigErrors),
     /// No link has this name.
@@ -38,7 +38,7 @@ pub enum EditError {
         /// Those that exist.
         known: String,
     },
-    /// A rule sends connections by the link that is to be removed.
+    /// A rule sends connections over the link to be removed.
     #[error(
         "rule {rule} is for link {link}: change its links, or `braid rule remove {rule}` first"
     )]
@@ -115,8 +115,8 @@ pub struct LinkChange {
     pub quota: Option<String>,
 }
 
-/// What a concentrator's config has of a join line. Texts are as in the config, and are
-/// checked as there.
+/// The parts of a join line in a concentrator's config. Texts are as in the config, and are checked
+/// like there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerLine {
     /// `peer.enrolment_key`.
@@ -127,17 +127,17 @@ pub struct PeerLine {
     pub preshared_key_file: String,
 }
 
-/// A `[[rule]]` to be written. Texts are as in the config, and are checked as there; an empty
-/// list is a key that isn't there.
+/// A `[[rule]]` to write. Texts are as in the config, and are checked like there; an empty list
+/// means an absent key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewRule {
     /// `rule.name`.
     pub name: String,
     /// `rule.do`.
     pub does: String,
-    /// What `rule.match` has, by key.
+    /// `rule.match`, by key.
     pub matches: Vec<(&'static str, Vec<String>)>,
-    /// What else there is, by key.
+    /// Other settings, by key.
     pub settings: Vec<(&'static str, Vec<String>)>,
     /// `rule.rate`, by its keys.
     pub rate: Vec<(&'static str, String)>,
@@ -178,7 +178,7 @@ fn one_or_list(texts: &[String]) -> Value {
     }
 }
 
-/// That of a file that isn't there is what new secrets get.
+/// A file's mode; for a new file, the mode of new secrets.
 fn mode_of(file: &Path) -> u32 {
     std::fs::metadata(file).map_or(0o600, |about| about.mode() & 0o777)
 }
@@ -196,11 +196,11 @@ impl ConfigEditor {
     /// this editor is gone, so that neither undoes what the other one has changed.
     ///
     /// # Errors
-    /// As [`ConfigEditor::open`]; [`EditError::Io`] when another program changes it for long.
+    /// As [`ConfigEditor::open`]; [`EditError::Io`] when another program holds it for too long.
     pub fn open_alone(file: &Path) -> Result<ConfigEditor, EditError> {
         let kept = match braid_durable::keep(file) {
             Ok(kept) => Some(Arc::new(kept)),
-            // The other errors of a file that can't be read are told as elsewhere.
+            // Other errors of reading the file are reported below.
             Err(error) if error.kind() == io::ErrorKind::TimedOut => {
                 return Err(EditError::Io { file: file.to_owned(), error });
             }
@@ -263,7 +263,7 @@ impl ConfigEditor {
             Action::Direct(direct) => direct.links.iter().any(|link| link.as_str() == name),
             Action::Tunnel(_) | Action::Block => false,
         };
-        // Said of the rule, and not of a line that isn't in the file.
+        // Report the rule, rather than a line that isn't in the file.
         let rules = self.check().map(|config| config.rules).unwrap_or_default();
         if let Some(rule) = rules.iter().find(|rule| used(rule)) {
             let (rule, link) = (rule.name.to_string(), name.to_owned());
@@ -287,7 +287,7 @@ impl ConfigEditor {
         tables.insert(at, new.table());
         rules.clear();
         for mut table in tables {
-            // Else it would be written where it was.
+            // Otherwise it would be written at its old position.
             table.set_position(None);
             rules.push(table);
         }
@@ -316,7 +316,7 @@ impl ConfigEditor {
         Ok(())
     }
 
-    /// Whether this concentrator is about to go.
+    /// Sets whether this concentrator is draining.
     ///
     /// # Errors
     /// [`EditError::Form`] when there is no table `[interface]`.
@@ -332,7 +332,7 @@ impl ConfigEditor {
         Ok(())
     }
 
-    /// Adds text that is TOML by itself, such as a `[[peer]]`.
+    /// Appends TOML text, such as a `[[peer]]`.
     ///
     /// # Errors
     /// [`EditError::Config`] with all that would be wrong; nothing is changed then.
@@ -342,8 +342,8 @@ impl ConfigEditor {
         Ok(())
     }
 
-    /// Gives the `[[peer]]` of this name another join line. All else that it has stays,
-    /// comments too; a key that it had is forgotten.
+    /// Gives the `[[peer]]` with this name a new join line. Everything else stays, including
+    /// comments; its previous key is removed.
     ///
     /// # Errors
     /// [`EditError::Form`] when there is no `[[peer]]` of this name. What is wrong with the line
@@ -361,7 +361,7 @@ impl ConfigEditor {
         Ok(())
     }
 
-    /// Gives the `[[peer]]` of this name this limit, or none.
+    /// Sets or removes the limit of the `[[peer]]` with this name.
     ///
     /// # Errors
     /// [`EditError::Form`] when there is no `[[peer]]` of this name.
@@ -389,7 +389,7 @@ impl ConfigEditor {
             .ok_or(form)
     }
 
-    /// Removes the `[[peer]]` of this name; whether there was one.
+    /// Removes the `[[peer]]` with this name; returns whether there was one.
     pub fn remove_peer(&mut self, name: &str) -> bool {
         let Some(peers) = self.document.get_mut("peer").and_then(Item::as_array_of_tables_mut)
         else {
@@ -400,7 +400,7 @@ impl ConfigEditor {
         peers.len() < before
     }
 
-    /// The config as it would be, or what would be wrong with it.
+    /// The resulting config, or its errors.
     ///
     /// # Errors
     /// All that would be wrong in it, each with its line.
@@ -408,16 +408,16 @@ impl ConfigEditor {
         Config::parse(&self.document.to_string(), &self.file)
     }
 
-    /// Checks the result and replaces the file at once (write, sync, rename),
-    /// with the permissions that it had.
+    /// Checks the result and replaces the file atomically (write, sync, rename), keeping its
+    /// permissions.
     ///
     /// # Errors
-    /// [`EditError::Config`] with all that would be wrong, [`EditError::Io`] when the file can't
-    /// be replaced. It stays as it was then.
+    /// [`EditError::Config`] with all that would be wrong, [`EditError::Io`] when the file can't be
+    /// replaced. The file then stays unchanged.
     pub fn save(&mut self) -> Result<Config, EditError> {
         let config = self.check()?;
         let text = self.document.to_string();
-        // Else it keeps the mode that it has.
+        // Otherwise it keeps its mode.
         let mode = config.has_secrets().then(|| mode_of(&self.file) & !OTHERS);
         let written =
             braid_durable::replace_with(&self.file, mode, |new| new.write_all(text.as_bytes()));
@@ -426,8 +426,8 @@ impl ConfigEditor {
         Ok(config)
     }
 
-    /// Where a `[[link]]`, `[[rule]]` or `[[peer]]` of this name begins, as `FILE:LINE`; the file
-    /// alone when there is none.
+    /// Where a `[[link]]`, `[[rule]]` or `[[peer]]` of this name begins, as `FILE:LINE`; only the
+    /// file when there is none.
     pub fn place_of(&self, section: &str, name: &str) -> String {
         let text = self.document.to_string();
         let (table, _) = DeTable::parse_recoverable(&text);

@@ -35,12 +35,12 @@ pub struct MptcpProxy {
 pub enum ProxyEnd {
     /// Takes TCP connections of this host and its LAN (role initiator).
     Home {
-        /// Where the other proxy is; none for one on each server itself.
+        /// The other proxy's address; `None` if each server runs one itself.
         far_end: Option<IpAddr>,
-        /// Only connections to these networks are taken; all, where there's none.
+        /// Only connections to these networks are redirected; all if empty.
         toward: Vec<IpNet>,
     },
-    /// Goes on to the servers (role responder).
+    /// Connects to the servers (role responder).
     Far {
         /// Addresses that homes come from.
         homes: Vec<IpNet>,
@@ -49,7 +49,7 @@ pub enum ProxyEnd {
     },
 }
 
-/// `engine.watch`: a link by which this host doesn't answer pings is left out.
+/// `engine.watch`: a link over which this host doesn't answer pings is left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
     /// Each link's own router (RouterOS' `check-gateway=ping`).
@@ -58,16 +58,16 @@ pub enum Watch {
     Host(IpAddr),
 }
 
-/// Usual ports: RFC 7348's, and the one after WireGuard's own.
+/// Default ports: RFC 7348's, and the one after WireGuard's.
 const VXLAN_PORT: u16 = 4789;
 const WIREGUARD_PORT: u16 = 51_821;
 /// The MPTCP proxy's, at both ends.
 const PROXY_PORT: u16 = 51_902;
-/// Of a resilient group: what its kernel document takes as an example.
+/// Default of a resilient group, from the example in the kernel's documentation.
 const BUCKETS: u16 = 128;
 const IDLE_TIMER: Duration = Duration::from_secs(120);
 
-/// What stands without `[engine]`.
+/// The settings without `[engine]`.
 pub(super) fn default(kind: EngineKind) -> Placed<Settings> {
     let engine = match kind {
         EngineKind::Bonding => Engine::Bonding(Bonding::default()),
@@ -261,7 +261,8 @@ fn read_proxy(section: &mut Section<'_, '_>, role: MptcpRole) -> Option<MptcpPro
             let servers = section.list::<IpNet>("proxy_servers").unwrap_or_default();
             for (key, list) in [("proxy_homes", &homes), ("proxy_servers", &servers)] {
                 if list.is_empty() {
-                    let hint = "name networks: it would relay for nobody, or for anybody";
+                    let hint =
+                        "name the networks: without them it would relay for nobody or for anybody";
                     section.missing(key, hint);
                 }
             }

@@ -4,18 +4,18 @@ use super::path;
 use super::section::{Placed, Section};
 use std::path::{Path, PathBuf};
 
-/// `[fleet]`: this concentrator is one of several that have their homes in common.
+/// `[fleet]`: this concentrator is one of several that share their homes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
     /// Its name among them.
     pub name: Name,
-    /// Where they have it.
+    /// The fleet's registry.
     pub registry: Registry,
     /// Where homes reach this one.
     pub endpoints: Vec<Endpoint>,
-    /// How many homes it is for.
+    /// How many homes it can serve.
     pub capacity: u32,
-    /// What it shares its fate with, such as a rack.
+    /// Its failure domain, such as a rack.
     pub site: Option<Name>,
 }
 
@@ -28,14 +28,14 @@ pub enum Registry {
     Etcd(Etcd),
 }
 
-/// How etcd is reached.
+/// How to reach etcd.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Etcd {
     /// Its members, `http://HOST:PORT` or `https://HOST:PORT`.
     pub members: Vec<String>,
     /// What all keys begin with.
     pub prefix: String,
-    /// PEM file of whom to trust.
+    /// PEM file with the CA to trust.
     pub ca_file: Option<PathBuf>,
     /// PEM files of this host's certificate and key.
     pub certificate: Option<(PathBuf, PathBuf)>,
@@ -47,7 +47,7 @@ impl Registry {
     /// Reads it; files are relative to `base`.
     ///
     /// # Errors
-    /// What is wrong with it, and how it is written.
+    /// What is wrong with it, and how to write it.
     pub fn parse(text: &str, base: &Path) -> Result<Registry, String> {
         registry_of(text, base).map_err(|what| format!("{what}; {FORM}"))
     }
@@ -69,7 +69,7 @@ const FORM: &str = "write \"etcds://HOST:2379,HOST:2379/braid/\", \"etcd://…\"
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Fleet>> {
     let name = section.parsed("name");
     if name.is_none() {
-        section.missing("name", "give this concentrator a name that no other of the fleet has");
+        section.missing("name", "give this concentrator a name that is unique in the fleet");
     }
     let registry: Option<String> = section.parsed("registry");
     if registry.is_none() {
@@ -115,12 +115,13 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<F
     if let Some(Registry::Etcd(etcd)) = &registry {
         let tls = etcd.members.iter().any(|member| member.starts_with("https:"));
         if tls && etcd.ca_file.is_none() {
-            section.missing("ca_file", "name the PEM file of who signed etcd's certificates");
+            section
+                .missing("ca_file", "name the PEM file of the CA that signed etcd's certificates");
         }
         if !tls && etcd.user.is_some() {
             section.wrong(
                 "user",
-                "fleet.user without TLS: anybody on the way reads the password",
+                "fleet.user without TLS: the password would cross the network unencrypted",
                 "write registry = \"etcds://…\" and ca_file",
             );
         }
@@ -136,7 +137,7 @@ fn registry_of(text: &str, base: &Path) -> Result<Registry, String> {
     }
     let schemes = [("etcds://", "https"), ("etcd://", "http")];
     let found = schemes.iter().find_map(|(scheme, by)| Some((text.strip_prefix(scheme)?, by)));
-    let Some((rest, by)) = found else { return Err(format!("{text:?} is no registry")) };
+    let Some((rest, by)) = found else { return Err(format!("{text:?} is not a registry")) };
     let (members, prefix) = rest.split_once('/').unwrap_or((rest, ""));
     let members: Result<Vec<String>, String> = members
         .split(',')
@@ -144,7 +145,7 @@ fn registry_of(text: &str, base: &Path) -> Result<Registry, String> {
             member
                 .parse::<Endpoint>()
                 .map(|endpoint| format!("{by}://{endpoint}"))
-                .map_err(|_| format!("{member:?} in fleet.registry is no HOST:PORT"))
+                .map_err(|_| format!("{member:?} in fleet.registry is not HOST:PORT"))
         })
         .collect();
     let prefix = if prefix.is_empty() { "braid/".to_owned() } else { prefix.to_owned() };

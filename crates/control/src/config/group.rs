@@ -28,7 +28,7 @@ pub struct GroupConfig {
     pub file: PathBuf,
     /// The group; its links have no egresses yet, which the host tells.
     pub group: Group,
-    /// What the config says of each link's egress, in the order of the group's links.
+    /// The configured parts of each link's egress, in the order of the group's links.
     pub egresses: Vec<GivenEgress>,
     /// The control socket's path.
     pub control: PathBuf,
@@ -36,18 +36,18 @@ pub struct GroupConfig {
     pub state_dir: PathBuf,
     /// TCP address that serves `/metrics`.
     pub metrics: Option<SocketAddr>,
-    /// Where each link is asked whether it works.
+    /// How to check whether each link works.
     pub watch: Option<Watch>,
-    /// The proxy that gives MPTCP to programs that don't know it.
+    /// The proxy that provides MPTCP to programs without support for it.
     pub proxy: Option<MptcpProxy>,
 }
 
-/// What the config says of a link's egress; the rest is the host's.
+/// The configured parts of a link's egress; the rest comes from the host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GivenEgress {
     /// Leave from this address of the host.
     pub source: Option<IpAddr>,
-    /// Leave through this router; else the device's default gateway is followed.
+    /// Leave through this router; by default the device's default gateway.
     pub gateway: Option<IpAddr>,
 }
 
@@ -70,7 +70,7 @@ impl GroupConfig {
     }
 }
 
-/// The line where the text asks for an engine of the kernel, if it does.
+/// The line where the text selects a kernel engine, if it does.
 pub(super) fn asked_for(text: &str) -> Option<usize> {
     let (table, _) = DeTable::parse_recoverable(text);
     let interface = table.get_ref().get("interface").and_then(|value| value.get_ref().as_table());
@@ -106,10 +106,10 @@ fn read<'t>(
     let settings = match (&head, root.table("engine")) {
         (Some(head), Some(section)) => engine::read(section, head.value.kind, base),
         (Some(head), None) => Some(engine::default(head.value.kind)),
-        // The engine isn't known: neither are its keys.
+        // If the engine is unknown, so are its keys.
         (None, _) => None,
     };
-    // For `braid pool apply`; wrong ones are errors of this config too.
+    // For `braid pool apply`; invalid ones are errors of this config, too.
     pool::read_all(&mut root, diagnostics);
     root.finish();
     let (head, mut settings) = (head?, settings?);
@@ -197,7 +197,7 @@ fn read_link(
     Some(Placed { value: (link, egress), places })
 }
 
-/// Reports what can't hold together.
+/// Reports contradictions.
 fn check(group: &Group, sections: &[&Places], links: &[Places], found: &mut Diagnostics) {
     for trouble in group.check() {
         let place = sections.iter().find_map(|places| places.key(trouble.key));

@@ -4,16 +4,16 @@ use braid_units::ByteSize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `[history]`: what is kept of the past, and how.
+/// `[history]`: what history is kept, and how.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct History {
     /// Whether any is kept.
     pub keep: bool,
     /// The database; by default in the state folder.
     pub file: Option<PathBuf>,
-    /// It and what is beside it never grow over this.
+    /// Maximum size, including auxiliary files.
     pub max_size: ByteSize,
-    /// How often it is written; what came since is lost when the process is killed.
+    /// How often it is written; newer data is lost when the process is killed.
     pub write_every: Duration,
 }
 
@@ -40,7 +40,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> History {
     if max_size.bytes() < LEAST_SIZE {
         section.wrong(
             "max_size",
-            format!("history.max_size of {max_size} keeps next to nothing"),
+            format!("history.max_size of {max_size} keeps almost nothing"),
             "write at least \"4MiB\", or keep = false",
         );
     }
@@ -49,7 +49,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> History {
         section.wrong(
             "write_every",
             "history.write_every must be 10s to 1h",
-            "write \"10m\": more often wears flash out, less often loses more at a crash",
+            "write \"10m\": writing more often wears flash out, less often loses more in a crash",
         );
     }
     section.finish();

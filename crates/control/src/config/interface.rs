@@ -30,51 +30,49 @@ pub struct Interface {
     pub xor_hash: XorHash,
     /// UDP addresses to be reached at; empty at home: any free port.
     pub listen: Vec<SocketAddr>,
-    /// TCP addresses where homes call by TLS, and strangers find a web server.
+    /// TCP addresses on which homes connect by TLS, and strangers find a web server.
     pub listen_tls: Vec<SocketAddr>,
-    /// The certificate shown there, with its key; else one of its own.
+    /// The certificate presented there, with its key; by default a self-signed one.
     pub tls_certificate: Option<CertificateFiles>,
     /// The control socket's path.
     pub control: PathBuf,
-    /// The group, by its name or number, whose members may ask by it as root may; none: its own.
+    /// The group (name or number) whose members may use it like root; `None` for root's group.
     pub control_group: Option<String>,
     /// Undo journal, quota counters, learnt rates.
     pub state_dir: PathBuf,
-    /// Where Prometheus may ask, besides the control socket.
+    /// Where Prometheus may read metrics, besides the control socket.
     pub metrics: Option<SocketAddr>,
-    /// The bridge that the TAP device becomes a port of; it must be there when
-    /// the tunnel comes up.
+    /// The bridge that the TAP device becomes a port of; it must exist when the tunnel comes up.
     pub bridge: Option<DeviceName>,
     /// At the concentrator: homes may measure what the tunnel carries.
     pub speed_test: bool,
-    /// At the concentrator: homes may reach each other by the tunnel.
+    /// At the concentrator: homes may reach each other through the tunnel.
     pub home_to_home: bool,
-    /// At the concentrator: homes are asked to go to another one, for this one is about to go.
+    /// At the concentrator: homes are asked to move to another one (draining).
     pub draining: bool,
     /// Share of the links' capacity that duplicates and parities may take.
     pub redundancy_budget: Ratio,
     /// Bound of queues and reorder buffers of one peer.
     pub memory_per_peer: ByteSize,
-    /// Within what time the host's processors are to wake up while packets come
-    /// often.
+    /// Maximum wake-up latency of the host's processors while packets arrive often.
     pub wake_latency: WakeLatency,
     /// How many processors carry homes.
     pub workers: Workers,
 }
 
-/// How many workers a concentrator has: each carries homes of its own, on a thread of its own.
+/// How many workers a concentrator has: each carries its own homes on its own thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workers {
     /// One for each processor.
     Auto,
-    /// So many.
+    /// This many.
     Count(NonZeroU8),
 }
 
 /// PEM files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The certificate and those that vouch for it.
+    /// The certificate chain.
     pub chain: PathBuf,
     /// Its private key.
     pub key: PathBuf,
@@ -97,9 +95,9 @@ keyword_enum! {
     Mode {
         /// Each chunk goes where it arrives first.
         Adaptive = "adaptive",
-        /// Packets by turns; no help against reordering.
+        /// Packets in turn, without reordering protection.
         BalanceRr = "balance-rr",
-        /// A flow's hash picks its link.
+        /// A flow's hash selects its link.
         BalanceXor = "balance-xor",
         /// One link; another when it fails.
         ActiveBackup = "active-backup",
@@ -144,12 +142,12 @@ pub(super) const ETHERNET_MAX_MTU: u16 = 65_535 - 14;
 /// Unless the config says otherwise.
 pub(super) const STATE_DIR: &str = "/var/lib/braid";
 const MIN_MEMORY: u64 = 1 << 20;
-/// Each has a queue of the device, of which the kernel gives 256 (`MAX_TAP_QUEUES`), and threads
-/// beyond the processors bring nothing.
+/// Each worker needs a queue of the device, of which the kernel allows 256 (`MAX_TAP_QUEUES`), and
+/// more threads than processors are useless.
 const MOST_WORKERS: u8 = 64;
 
 pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<Interface>> {
-    // What isn't a tunnel's was told apart before.
+    // Other engines were handled before.
     let _ = section.parsed::<String>("engine");
     let device = |name: &str| name.parse::<DeviceName>().ok();
     let name = section.parsed("name").or_else(|| device("braid0"));
@@ -157,7 +155,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     if private_key_file.is_none() {
         section.missing(
             "private_key_file",
-            "make one with `braid keygen --out FILE` and name it here",
+            "create one with `braid keygen --out FILE` and name it here",
         );
     }
     let addresses = section.list_by("addresses", device_address).unwrap_or_default();
@@ -214,14 +212,14 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<I
     Some(Placed { value, places })
 }
 
-/// How much of a peer's packets is kept, in all.
+/// How much of a peer's packets is buffered in total.
 fn memory_per_peer(section: &mut Section<'_, '_>) -> ByteSize {
     let memory =
         section.parsed("memory_per_peer").unwrap_or_else(|| ByteSize::from_bytes(32 << 20));
     if memory.bytes() < MIN_MEMORY {
         section.wrong(
             "memory_per_peer",
-            format!("interface.memory_per_peer of {memory} is too little to reorder in"),
+            format!("interface.memory_per_peer of {memory} is too little for reordering"),
             "write at least \"1MiB\"",
         );
     }
@@ -238,13 +236,15 @@ fn workers(section: &mut Section<'_, '_>, layer: Layer, listens: bool) -> Worker
         if !listens {
             section.wrong(
                 "workers",
-                "interface.workers without listen: what is spread is homes, which a concentrator has",
+                "interface.workers without listen: workers share homes, which only a concentrator \
+                 has",
                 "remove it",
             );
         } else if layer == Layer::L2 {
             section.wrong(
                 "workers",
-                "interface.workers with layer = \"l2\": which home a frame is for is learnt in one place",
+                "interface.workers with layer = \"l2\": only one worker can learn which home has \
+                 which MAC address",
                 "remove it, or write layer = \"l3\"",
             );
         }
@@ -252,7 +252,7 @@ fn workers(section: &mut Section<'_, '_>, layer: Layer, listens: bool) -> Worker
     workers
 }
 
-/// What only those have that homes come to.
+/// Refuses settings that only a concentrator has.
 fn refuse_what_listeners_have(section: &mut Section<'_, '_>, listens_tls: bool, draining: bool) {
     if listens_tls {
         section.wrong(
@@ -274,7 +274,7 @@ impl Workers {
     /// What a config that doesn't say so means.
     pub const ONE: Workers = Workers::Count(NonZeroU8::MIN);
 
-    /// How many that is on a machine with so many processors.
+    /// Their number on a machine with this many processors.
     pub fn count(self, processors: NonZeroUsize) -> NonZeroU8 {
         let most = NonZeroU8::new(MOST_WORKERS).unwrap_or(NonZeroU8::MIN);
         match self {
@@ -284,12 +284,12 @@ impl Workers {
     }
 }
 
-/// Names are as groupadd(8) takes them.
+/// Accepts the names that groupadd(8) accepts.
 fn group_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.$".contains(c);
     match !text.is_empty() && text.len() <= 32 && text.chars().all(plain) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no group's name, such as \"braid\"")),
+        false => Err(format!("{text:?} is not the name of a group, such as \"braid\"")),
     }
 }
 
@@ -306,7 +306,8 @@ fn certificate_files(
         (None, None) => None,
         (Some(chain), Some(key)) => {
             if !listens {
-                let what = "interface.tls_certificate_file without listen_tls: nobody sees it";
+                let what =
+                    "interface.tls_certificate_file without listen_tls: it would not be used";
                 section.wrong("tls_certificate_file", what, hint);
             }
             Some(CertificateFiles { chain, key })

@@ -2,12 +2,12 @@ use super::SecretError;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-/// A file with a secret, and where the config names it, which is said when it can't be read. Where
-/// that is makes no difference between two.
+/// A file with a secret, and where the config names it, for errors. The place is ignored in
+/// comparisons.
 #[derive(Clone, Debug)]
 pub struct KeyFile {
     path: PathBuf,
-    /// From 1; 0 where no line names it.
+    /// Line, from 1; 0 if no line names it.
     line: usize,
     key: &'static str,
 }
@@ -18,9 +18,9 @@ pub struct KeyFile {
 pub struct KeyFileError {
     /// The config.
     pub config: PathBuf,
-    /// Where it names the file, from 1; 0 where it doesn't.
+    /// The line that names the file, from 1; 0 if none does.
     pub line: usize,
-    /// `interface.private_key_file` and its kin.
+    /// Such as `interface.private_key_file`.
     pub key: &'static str,
     /// Why.
     pub error: SecretError,
@@ -31,12 +31,12 @@ fn at(line: usize) -> String {
 }
 
 impl KeyFile {
-    /// One that the config's key names in this line.
+    /// A file named by this key in this line.
     pub(super) fn named(path: PathBuf, line: usize, key: &'static str) -> KeyFile {
         KeyFile { path, line, key }
     }
 
-    /// One that no config names.
+    /// A file that no config names.
     pub fn unnamed(path: PathBuf) -> KeyFile {
         KeyFile { path, line: 0, key: "its key" }
     }
@@ -45,7 +45,7 @@ impl KeyFile {
         &mut self.path
     }
 
-    /// That it can't be read, of this config.
+    /// The error that it can't be read, for this config.
     pub fn failed(&self, config: &Path, error: SecretError) -> KeyFileError {
         KeyFileError { config: config.to_owned(), line: self.line, key: self.key, error }
     }

@@ -1,4 +1,4 @@
-/// A word that is none of those allowed here.
+/// A word that isn't one of those allowed here.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{word:?} is none of {allowed}{suggestion}")]
 pub struct UnknownWord {

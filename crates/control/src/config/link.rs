@@ -7,50 +7,50 @@ use super::transport::{Proxy, TransportChoice};
 use braid_units::Rate;
 use std::net::IpAddr;
 
-/// `[[link]]`: one way out to the internet.
+/// `[[link]]`: an uplink to the Internet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// Its name.
     pub name: Name,
-    /// How packets are made to leave by it.
+    /// How packets are bound to it.
     pub binding: LinkBinding,
     /// Lower tiers are filled first in mode `overflow`, and preferred in
     /// `active-backup`.
     pub tier: u8,
-    /// Whether it is metered, and so one tier further; none: as NetworkManager says, where it runs.
+    /// Whether it is metered, which puts it one tier later; `None`: NetworkManager decides, if it
+    /// runs.
     pub metered: Option<bool>,
     /// Probed, but used only when no other link works.
     pub standby: bool,
-    /// Price of a gigabyte, in any currency: the dearer links of a tier come
-    /// after the cheaper ones.
+    /// Price of a gigabyte, in any currency: within a tier, cheaper links come first.
     pub price: Option<f64>,
-    /// Rates never to be exceeded; the true rates are found without it.
+    /// Rate limits; the link's real rates are measured regardless.
     pub cap: Cap,
     /// Allowance in a period.
     pub quota: Option<Quota>,
-    /// What its datagrams may go by.
+    /// Allowed transports of its datagrams.
     pub transport: TransportChoice,
-    /// By which TLS is tried as well.
+    /// HTTP proxy through which TLS is tried as well.
     pub proxy: Option<Proxy>,
 }
 
 impl Link {
-    /// Its tier, now that it is metered or not.
+    /// Its tier, depending on whether it is metered.
     pub fn tier_if(&self, metered: bool) -> u8 {
         self.tier.saturating_add(metered.into())
     }
 }
 
-/// What ties a socket to its link; at least one of these is there.
+/// What binds a socket to its link; at least one of these is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LinkBinding {
     /// Leave by this device (`SO_BINDTODEVICE`).
     pub interface: Option<DeviceName>,
-    /// Leave by the interface that this chooses, whatever its name; not beside `interface`.
+    /// Leave by the interface that this selects, whatever its name; not together with `interface`.
     pub matches: Option<LinkMatch>,
     /// Leave from this address of the host.
     pub source: Option<IpAddr>,
-    /// Leave through this router; else the device's default gateway is followed.
+    /// Leave through this router; by default the device's default gateway.
     pub gateway: Option<IpAddr>,
     /// Leave with this mark (`SO_MARK`), for the host's own routing rules.
     pub fwmark: Option<u32>,
@@ -89,7 +89,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Placed<Link>> {
     if proxy.is_some() && transport == TransportChoice::Udp {
         section.wrong(
             "proxy",
-            "link.proxy beside transport = \"udp\": a proxy carries TLS alone",
+            "link.proxy together with transport = \"udp\": a proxy carries only TLS",
             "remove one of them",
         );
     }
@@ -111,7 +111,7 @@ fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
     if interface.is_some() && matches.is_some() {
         section.wrong(
             "match",
-            "link.match beside link.interface: both say which interface it is",
+            "link.match together with link.interface: both determine the interface",
             "remove one of them",
         );
     }
@@ -126,7 +126,11 @@ fn check_binding(binding: &LinkBinding, section: &Section<'_, '_>) {
     }
     for (key, address) in [("source", source), ("gateway", gateway)] {
         if address.is_some_and(|address| address.is_unspecified() || address.is_multicast()) {
-            section.wrong(key, format!("link.{key} is no host's address"), "name one address");
+            section.wrong(
+                key,
+                format!("link.{key} is not the address of a host"),
+                "name one address",
+            );
         }
     }
 }
@@ -138,7 +142,7 @@ pub(super) fn read_cap(mut section: Section<'_, '_>, name: &str) -> Cap {
         if rate == Some(Rate::ZERO) {
             section.wrong(
                 key,
-                format!("{name}.{key} of 0 lets nothing through"),
+                format!("{name}.{key} of 0 would let nothing through"),
                 "remove it, or write a rate such as \"5Mbit\"",
             );
         }

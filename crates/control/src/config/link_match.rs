@@ -3,8 +3,8 @@ use super::section::Section;
 use std::fmt;
 use std::str::FromStr;
 
-/// `link.match`: which of the host's interfaces are the link's, where its name isn't settled
-/// before it appears. All that is set must hold; something is.
+/// `link.match`: which of the host's interfaces the link may use, if its name isn't known in
+/// advance. All conditions that are set must hold; at least one is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LinkMatch {
     /// What kind of interface it is.
@@ -34,20 +34,20 @@ keyword_enum! {
 pub struct UsbId {
     /// `idVendor`.
     pub vendor: u16,
-    /// `idProduct`; none matches each.
+    /// `idProduct`; `None` matches all.
     pub product: Option<u16>,
 }
 
-/// A text that is no [`UsbId`].
+/// A text that isn't a [`UsbId`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is no USB id; write VENDOR:PRODUCT as `lsusb` shows it, such as \"18d1:4eeb\"")]
 pub struct UsbIdError(String);
 
-/// NetworkManager's names of connections are as long as people like; this is far more.
+/// Maximum length; NetworkManager doesn't limit connection names, but this is far more than usual.
 const CONNECTION_MOST: usize = 256;
 
 impl LinkMatch {
-    /// How many conditions it has: one with more is meant for fewer interfaces.
+    /// How many conditions it has: more conditions are more specific.
     pub fn conditions(&self) -> usize {
         let LinkMatch { kind, usb, connection } = self;
         let exact = usb.is_some_and(|usb| usb.product.is_some());
@@ -70,7 +70,7 @@ impl fmt::Display for LinkMatch {
 }
 
 impl UsbId {
-    /// Whether the device is one of those.
+    /// Whether it matches the device.
     pub fn covers(self, device: UsbId) -> bool {
         self.vendor == device.vendor && self.product.is_none_or(|it| device.product == Some(it))
     }
@@ -100,7 +100,7 @@ impl fmt::Display for UsbId {
     }
 }
 
-/// `match = { kind = "wifi" }`; none where it is wrong, which is reported.
+/// `match = { kind = "wifi" }`; `None` if it is invalid, which is reported.
 pub(super) fn read(mut section: Section<'_, '_>) -> Option<LinkMatch> {
     let found = LinkMatch {
         kind: section.parsed("kind"),
@@ -118,7 +118,9 @@ fn connection(text: &str) -> Result<String, String> {
     let fits = !text.is_empty() && text.len() <= CONNECTION_MOST;
     match fits && !text.chars().any(char::is_control) {
         true => Ok(text.to_owned()),
-        false => Err(format!("{text:?} is no connection's name; `nmcli connection` lists them")),
+        false => {
+            Err(format!("{text:?} is not the name of a connection; `nmcli connection` lists them"))
+        }
     }
 }
 

@@ -82,7 +82,7 @@ pub(super) fn device_address(text: &str) -> Result<IpNet, String> {
         })?;
     let address = net.addr();
     if address.is_multicast() || address.is_unspecified() || address.is_loopback() {
-        return Err(format!("no device can have the address {address}; name one of its own"));
+        return Err(format!("a device can't have the address {address}; use one of its own"));
     }
     Ok(net)
 }
@@ -117,7 +117,7 @@ pub struct Endpoint {
 pub enum Host {
     /// Known without asking.
     Address(IpAddr),
-    /// To be looked up in DNS, again and again.
+    /// Resolved by DNS repeatedly.
     Name(String),
 }
 

@@ -1,17 +1,16 @@
-//! Paths that a config names. What no file can be called is an error at its line, and not the
-//! system's when it is too late.
+//! Paths in a config. An impossible path is an error at its line, rather than a later system error.
 
 use super::section::Section;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-/// Linux' `PATH_MAX` and `NAME_MAX`, less the byte behind a path (limits.h).
+/// Linux' `PATH_MAX` and `NAME_MAX`, without the terminating byte (limits.h).
 const LONGEST: usize = 4095;
 const LONGEST_NAME: usize = 255;
-/// `sun_path` of unix(7), less the byte behind it.
+/// `sun_path` of unix(7), without the terminating byte.
 const LONGEST_SOCKET: usize = 107;
-/// A shell's command; far more than anybody writes in a config.
+/// Maximum length of a shell command; far more than usual in a config.
 const LONGEST_COMMAND: usize = 8192;
 
 /// The file that a key names, relative to `base` if it isn't absolute.
@@ -23,7 +22,7 @@ pub(super) fn file(
     section.parsed_by(key, |text| file_path(text, base))
 }
 
-/// A place that this program makes.
+/// A path that this program creates.
 pub(super) fn place(
     section: &mut Section<'_, '_>,
     key: &'static str,
@@ -57,11 +56,11 @@ pub(super) fn file_path(text: &str, base: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// What a shell is to run.
+/// A shell command.
 pub(super) fn command(text: &str) -> Result<String, String> {
     let fits = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.trim().is_empty() {
-        return Err("it is empty; write what a shell is to run".to_owned());
+        return Err("it is empty; write a shell command".to_owned());
     }
     match text.len() <= LONGEST_COMMAND && text.chars().all(fits) {
         true => Ok(text.to_owned()),
@@ -73,21 +72,21 @@ pub(super) fn command(text: &str) -> Result<String, String> {
     }
 }
 
-/// By which nothing but one place is known: whoever compares two sees whether they are the same.
+/// A normalised path, so that comparing two shows whether they are the same place.
 pub(super) fn place_path(text: &str, base: &Path) -> Result<PathBuf, String> {
     let path = path(text, base)?;
     match Path::new(text).components().any(|part| part == Component::ParentDir) {
-        true => Err(format!("{} has \"..\" in it; write the path without", shown(text))),
+        true => Err(format!("{} contains \"..\"; write the path without it", shown(text))),
         false => Ok(path),
     }
 }
 
 fn path(text: &str, base: &Path) -> Result<PathBuf, String> {
     if text.is_empty() {
-        return Err("it is empty; write a path, or leave the key out".to_owned());
+        return Err("it is empty; write a path, or omit the key".to_owned());
     }
     if text.chars().any(char::is_control) {
-        return Err(format!("{} has a control character in it", shown(text)));
+        return Err(format!("{} contains a control character", shown(text)));
     }
     let path = base.join(text);
     let mut names = path.components().map(|part| part.as_os_str());

@@ -14,47 +14,44 @@ use std::time::Duration;
 pub struct Peer {
     /// Its name.
     pub name: Name,
-    /// Its Curve25519 public key; that of its join line while it is
-    /// [not known yet](Peer::is_known).
+    /// Its Curve25519 public key; the join line's key while it is [not known yet](Peer::is_known).
     pub public_key: PublicKey,
-    /// The join line that lets it in, or has done so (concentrator).
+    /// The join line that lets it in, or did (concentrator).
     pub enrolment: Option<Enrolment>,
-    /// File with the key by which we introduce ourselves to it (home); gone when
-    /// that is done.
+    /// File with the key with which we join (home); deleted afterwards.
     pub enrolment_key_file: Option<KeyFile>,
-    /// File with the secret that both ends share besides their keys.
+    /// File with the preshared key of both ends.
     pub preshared_key_file: Option<KeyFile>,
-    /// Where it listens; empty for a peer that comes to us.
+    /// Where it listens; empty for a peer that connects to us.
     pub endpoints: Vec<Endpoint>,
-    /// Its port for UDP and for TLS over TCP that are tried where UDP to its endpoints
-    /// doesn't pass; none where it has none.
+    /// Its port for UDP and for TLS over TCP, tried if UDP to its endpoints doesn't pass.
     pub fallback_port: Option<u16>,
-    /// The peer whose place it takes while that is silent; it has the same inner addresses.
+    /// The peer that it stands in for while that is silent; it has the same inner addresses.
     pub stands_in_for: Option<Name>,
     /// Inner addresses that are its own: packets to them go to it, and packets
     /// from it must come from them.
     pub allowed_ips: Vec<Prefix>,
-    /// Of inner packets, to the home and from it (concentrator).
+    /// Rate limits of inner packets, to the home and from it (concentrator).
     pub limit: Cap,
-    /// How often an idle path is kept open through NAT.
+    /// Keepalive interval of an idle path, for NAT.
     pub keepalive: Option<Duration>,
-    /// The concentrators to which it refers this home are peers, too (home).
+    /// Whether concentrators that it refers this home to become peers, too (home).
     pub follows_referrals: bool,
-    /// It isn't in the config: the fleet has it.
+    /// Whether it comes from the fleet rather than the config.
     pub of_fleet: bool,
 }
 
-/// What a concentrator keeps of a join line.
+/// A concentrator's record of a join line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Enrolment {
     /// The public key of its token.
     pub key: PublicKey,
-    /// It lets nobody in after this.
+    /// When it expires.
     pub until: Timestamp,
 }
 
 impl Peer {
-    /// Whether its own key is known; else it hasn't joined yet.
+    /// Whether its own key is known; otherwise it hasn't joined yet.
     pub fn is_known(&self) -> bool {
         self.enrolment.is_none_or(|enrolment| enrolment.key != self.public_key)
     }
@@ -72,7 +69,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     let enrolment_key = section.parsed_by("enrolment_key", public_key_of);
     let until = section.parsed_by("enrol_until", |text| {
         text.parse::<Timestamp>()
-            .map_err(|_| format!("{text:?} is no time; write it as \"2026-12-24T18:00:00Z\""))
+            .map_err(|_| format!("{text:?} is not a time; write it as \"2026-12-24T18:00:00Z\""))
     });
     match (&public_key, &enrolment_key, &until) {
         (None, None, _) => {
@@ -80,12 +77,15 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         }
         (Some(_), Some(_), _) => section.wrong(
             "enrolment_key",
-            "peer.enrolment_key beside public_key: is the home known, or has it yet to join?",
+            "peer.enrolment_key together with public_key: a home either is known or has yet to \
+             join",
             "remove one of them",
         ),
         (None, Some(_), None) => {
-            section
-                .missing("enrol_until", "write when the join line ends, \"2026-12-24T18:00:00Z\"");
+            section.missing(
+                "enrol_until",
+                "write when the join line expires, \"2026-12-24T18:00:00Z\"",
+            );
         }
         _ => {}
     }
@@ -97,7 +97,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     if fallback_port.is_some() && endpoints.is_empty() {
         section.wrong(
             "fallback_port",
-            "peer.fallback_port without endpoints: a peer that calls is not called",
+            "peer.fallback_port without endpoints: it is for peers that this end connects to",
             "remove it, or add endpoints",
         );
     }
@@ -108,15 +108,15 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         section.wrong(
             "keepalive",
             "peer.keepalive must be 1s to 1h",
-            "NATs forget UDP flows after 30s or more: \"15s\" is safe",
+            "NATs drop idle UDP flows after 30s or more: \"15s\" is safe",
         );
     }
     let limit = section.table("limit").map(|table| read_cap(table, "peer.limit"));
     if limit.is_some() && !endpoints.is_empty() {
         section.wrong(
             "limit",
-            "peer.limit beside endpoints: a home doesn't limit its concentrator",
-            "remove it, and limit links by cap",
+            "peer.limit together with endpoints: a home doesn't limit its concentrator",
+            "remove it, and limit links with cap",
         );
     }
     let follow_referrals = section.boolean("follow_referrals");

@@ -1,4 +1,4 @@
-//! `[[pool]]`: pools of disks as they should be.
+//! `[[pool]]`: the desired state of pools of disks.
 
 use super::alert;
 use super::diagnostic::{ConfigErrors, Diagnostics};
@@ -14,23 +14,22 @@ use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use toml::de::DeTable;
 
-/// Far more than any disk is called by.
+/// Maximum length of a disk's name; far more than needed.
 const LONGEST_DISK: usize = 512;
 /// Sections of tunnels and groups.
 const OTHERS: [&str; 8] =
     ["interface", "engine", "link", "peer", "class", "rule", "routing", "split_tcp"];
-/// Sections that a file of pools alone may have, for other readers.
+/// Sections that a file with only pools may have, for other readers.
 const BESIDE: [&str; 2] = ["history", "ui"];
 
-/// The pools that a config asks for; the rest of the file, if there is any, is a tunnel's or a
-/// group's.
+/// The pools in a config; the rest of the file, if any, belongs to a tunnel or a group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolsConfig {
     /// The file it was read from.
     pub file: PathBuf,
     /// The pools, in their order.
     pub pools: Vec<DesiredPool>,
-    /// Who is told of what happens to them.
+    /// Notifications of events about them.
     pub alerts: Vec<Alert>,
 }
 
@@ -38,41 +37,41 @@ impl PoolsConfig {
     /// Reads and checks the pools in `file`.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line; that it can't be read is at line 0. A file
-    /// without a pool is an error, too.
+    /// All errors, each with its line (0 if the file can't be read). A file without a pool is an
+    /// error, too.
     pub fn load(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::parse(&super::read_text(file)?, file)
     }
 
-    /// The same, where a file without pools is right too.
+    /// Like [`PoolsConfig::load`], but a file without pools is valid.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line; that it can't be read is at line 0.
+    /// All errors, each with its line (0 if the file can't be read).
     pub fn load_if_any(file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::parse_if_any(&super::read_text(file)?, file)
     }
 
-    /// Whether `text` is of pools, and alerts about them, and nothing else, so that there is no
-    /// tunnel or group to be read.
+    /// Whether `text` has only pools and alerts about them, so that there is no tunnel or group to
+    /// read.
     pub fn is_all_of(text: &str) -> bool {
         let (table, _) = DeTable::parse_recoverable(text);
         let has = |name: &str| table.get_ref().contains_key(name);
         (has("pool") || has("alert")) && !OTHERS.into_iter().any(has)
     }
 
-    /// Reads and checks the pools in `text`, of which there has to be one; `file` is named in
+    /// Reads and checks the pools in `text`, which must have at least one; `file` is named in
     /// errors.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line. That there is no pool is an error, too.
+    /// All errors, each with its line. Having no pool is an error, too.
     pub fn parse(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::read(text, file, true)
     }
 
-    /// Reads and checks what pools there are in `text`.
+    /// Reads and checks the pools in `text`, if any.
     ///
     /// # Errors
-    /// All that is wrong in it, each with its line.
+    /// All errors, each with its line.
     pub fn parse_if_any(text: &str, file: &Path) -> Result<PoolsConfig, ConfigErrors> {
         PoolsConfig::read(text, file, false)
     }
@@ -103,7 +102,7 @@ impl PoolsConfig {
     }
 }
 
-/// Every `[[pool]]`; contradictions between them are reported.
+/// Reads every `[[pool]]`; contradictions between them are reported.
 pub(super) fn read_all(
     root: &mut Section<'_, '_>,
     diagnostics: &RefCell<Diagnostics>,
@@ -120,13 +119,13 @@ pub(super) fn read_all(
             found.add_with_hint(at("name"), what, "give each a name of its own");
         }
         if let Some(other) = earlier().find(|other| other.mount_at == pool.value.mount_at) {
-            let what = format!("pool {} is mounted at {} already", other.name, other.mount_at);
-            found.add_with_hint(at("mount"), what, "give each a place of its own");
+            let what = format!("pool {} is already mounted at {}", other.name, other.mount_at);
+            found.add_with_hint(at("mount"), what, "give each its own mount point");
         }
         for (place, disk) in pool.value.disks.iter().enumerate() {
             let twice = pool.value.disks.iter().take(place).any(|other| other == disk);
             if twice || earlier().any(|other| other.disks.contains(disk)) {
-                let what = format!("disk {disk} is in a pool already");
+                let what = format!("disk {disk} is already in a pool");
                 found.add_with_hint(places.element("disks", place), what, "name each disk once");
             }
         }
@@ -159,7 +158,7 @@ fn read(mut section: Section<'_, '_>) -> Option<Placed<DesiredPool>> {
         check(&section, layout, &disks, filesystem, accept_unstable);
     }
     if let Some(path) = mount.as_deref().filter(|path| !path.starts_with('/')) {
-        let what = format!("pool.mount: {path:?} is no absolute path");
+        let what = format!("pool.mount: {path:?} is not an absolute path");
         section.wrong("mount", what, "write mount = \"/srv/data\"");
     }
     let places = section.finish();
@@ -200,15 +199,15 @@ fn check(
     if filesystem.is_some() && matches!(layout, Layout::Btrfs(_)) {
         section.wrong(
             "filesystem",
-            "pool.filesystem is what an md array carries; btrfs is a filesystem itself",
+            "pool.filesystem is for md arrays; btrfs is itself a filesystem",
             "remove it",
         );
     }
     if layout.is_unstable() && !accept_unstable {
         section.wrong(
             "layout",
-            format!("{layout} is called unstable by btrfs itself: a power cut can lose data"),
-            "take md-raid5 or md-raid6, or write accept_unstable = true",
+            format!("btrfs itself calls {layout} unstable: a power cut can lose data"),
+            "use md-raid5 or md-raid6, or write accept_unstable = true",
         );
     }
 }
@@ -276,23 +275,23 @@ mod tests {
                 &GOOD.replace("fast\"\nl", "data\"\nl"),
                 "braid.toml:6: there are two pools named data",
             ),
-            (&GOOD.replace("\"S4\"", "\"S1\""), "braid.toml:9: disk S1 is in a pool already"),
+            (&GOOD.replace("\"S4\"", "\"S1\""), "braid.toml:9: disk S1 is already in a pool"),
             (&GOOD.replace("f2", "n3"), "braid.toml:9: md-raid10-n3 needs 3 disks, not 2"),
             (
                 &GOOD.replace("/var/lib/fast", "/srv/data"),
-                "braid.toml:10: pool data is mounted at /srv/data already",
+                "braid.toml:10: pool data is already mounted at /srv/data",
             ),
             (
                 &GOOD.replace("/var/lib/fast", "fast"),
-                "braid.toml:10: pool.mount: \"fast\" is no absolute path",
+                "braid.toml:10: pool.mount: \"fast\" is not an absolute path",
             ),
             (
                 &GOOD.replace("md-raid10-f2", "btrfs-raid0"),
-                "braid.toml:8: pool.filesystem is what an md array carries",
+                "braid.toml:8: pool.filesystem is for md arrays",
             ),
             (
                 &GOOD.replace("btrfs-raid1", "btrfs-raid5"),
-                "braid.toml:3: btrfs-raid5 is called unstable",
+                "braid.toml:3: btrfs itself calls btrfs-raid5 unstable",
             ),
             (
                 &GOOD.replace("mount", "mout"),
@@ -308,7 +307,7 @@ mod tests {
             ),
             (
                 &format!("{GOOD}snapshot = {{}}\n"),
-                "braid.toml:11: pool.snapshot: snapshots are btrfs', and md-raid10-f2",
+                "braid.toml:11: pool.snapshot: snapshots need btrfs, which md-raid10-f2",
             ),
             (
                 &GOOD.replacen("disks", "scrub.on = \"sometimes\"\ndisks", 1),
@@ -316,7 +315,7 @@ mod tests {
             ),
             (
                 &GOOD.replacen("disks", "snapshot = { of = [\"../etc\"] }\ndisks", 1),
-                "braid.toml:4: \"../etc\" is no path inside the pool",
+                "braid.toml:4: \"../etc\" is not a path inside the pool",
             ),
             (
                 &GOOD.replacen("disks", "retain = {}\ndisks", 1),
@@ -332,7 +331,7 @@ mod tests {
             ),
             (
                 &GOOD.replacen("disks", "replicate = { to = \"backup\" }\ndisks", 1),
-                "braid.toml:4: pool.replicate.to: \"backup\" is no absolute path",
+                "braid.toml:4: pool.replicate.to: \"backup\" is not an absolute path",
             ),
             (
                 &GOOD.replacen("disks", "backup = {}\ndisks", 1),

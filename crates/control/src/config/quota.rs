@@ -6,11 +6,11 @@ use braid_units::ByteSize;
 pub struct Quota {
     /// The allowance.
     pub bytes: ByteSize,
-    /// When counting begins anew.
+    /// When the counter restarts.
     pub period: QuotaPeriod,
 }
 
-/// When a quota's counter begins anew, at 00:00 UTC.
+/// When a quota's counter restarts, at 00:00 UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QuotaPeriod {
     /// Every day.
@@ -28,7 +28,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Option<Quota> {
         None => section.missing("bytes", "write bytes = \"20GB\""),
         Some(bytes) if bytes.bytes() == 0 => section.wrong(
             "bytes",
-            "link.quota.bytes of 0 leaves the link unused for ever",
+            "link.quota.bytes of 0 means that the link is never used",
             "remove the link, or write standby = true",
         ),
         Some(_) => {}

@@ -38,7 +38,7 @@ fn read_sections<'t>(
 ) -> Sections {
     let interface = root.table("interface");
     if interface.is_none() {
-        root.missing("[interface]", "begin with [interface] and its private_key_file");
+        root.missing("[interface]", "start with [interface] and its private_key_file");
     }
     let links = root.tables("link");
     let rules = root.tables("rule").into_iter();
@@ -66,7 +66,7 @@ fn read_sections<'t>(
         split_tcp: root.table("split_tcp").map(split_tcp::read),
         fleet: root.table("fleet").and_then(|section| fleet::read(section, base)),
     };
-    // For `braid pool apply`; wrong ones are errors of this config too.
+    // For `braid pool apply`; invalid ones are errors of this config, too.
     pool::read_all(&mut root, diagnostics);
     root.finish();
     contradiction::check(&sections, &mut diagnostics.borrow_mut());

@@ -9,51 +9,50 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `[routing]`: what is done to the host. All of it is undone on `down`.
+/// `[routing]`: what is set on the host. All of it is undone on `down`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Routing {
-    /// Set nothing at all on the host but the device and its addresses.
+    /// Set nothing on the host except the device and its addresses.
     pub leave_host_alone: bool,
     /// Send the host's (and its LAN's) traffic through the tunnel.
     pub default_route: bool,
-    /// What becomes of that traffic while no peer answers.
+    /// What happens to that traffic while no peer answers.
     pub when_concentrator_gone: WhenConcentratorGone,
-    /// Lower TCP's MSS to the tunnel's MTU. Never needed for Braid itself.
+    /// Clamp TCP's MSS to the tunnel's MTU. Braid itself never needs it.
     pub clamp_mss: bool,
-    /// Give traffic that leaves another source address: at the concentrator
-    /// inner traffic to the internet, at home the LAN's traffic into the tunnel.
+    /// Masquerade outgoing traffic: at the concentrator inner traffic to the Internet, at home the
+    /// LAN's traffic into the tunnel.
     pub masquerade: bool,
-    /// Ports of the concentrator that are answered inside.
+    /// Ports of the concentrator that are forwarded into the tunnel.
     pub forward_ports: Vec<ForwardPort>,
     /// Public addresses that belong to a home.
     pub public_prefixes: Vec<PublicPrefix>,
-    /// The routing table that has the addresses of the homes that are served here, and only those,
-    /// for a routing daemon to announce (concentrator).
+    /// The routing table for only the addresses of homes served here, for a routing daemon to
+    /// announce (concentrator).
     pub announce_table: Option<u32>,
-    /// At home: networks behind it that `masquerade` leaves as they are, such as
-    /// a public prefix.
+    /// At home: networks behind it that aren't masqueraded, such as a public prefix.
     pub untranslated: Vec<Prefix>,
-    /// The bits of marks that send answers back by the link that the question came by.
+    /// The mark bits that make replies leave by the link that the request came in on.
     pub link_marks: LinkMarks,
-    /// The DHCP server's file of leases, for rules by device names; else where dnsmasq has it.
+    /// The DHCP server's lease file, for rules with device names; by default dnsmasq's.
     pub leases: Option<PathBuf>,
-    /// A table of which networks belong to which country and autonomous system, for rules.
+    /// A table of networks with their country and autonomous system, for rules.
     pub origins: Option<PathBuf>,
-    /// Name servers to ask through the tunnel, at the concentrator for its homes.
-    /// Without it those that answer; an empty list leaves name servers alone.
+    /// Name servers to use through the tunnel, or at the concentrator for its homes. By default
+    /// those that answer; an empty list leaves name servers alone.
     pub dns: Option<Vec<IpAddr>>,
-    /// Names for which systemd-resolved asks those servers, whatever else goes by the tunnel.
+    /// Domains for which systemd-resolved uses those servers, whatever else takes the tunnel.
     pub dns_domains: Vec<DomainName>,
 }
 
-/// Bits of packets' and connections' marks: a run of them, or none. Not those of other
-/// programs by default: 0x00ff0000 is Tailscale's and OpenWrt's, 0x0000ffff
-/// Kubernetes', Docker's, Cilium's and mwan3's, 0x80000000 Antrea's.
+/// Bits of packet and connection marks: a run of bits, or none. The default avoids those of other
+/// programs: 0x00ff0000 is Tailscale's and OpenWrt's, 0x0000ffff Kubernetes', Docker's, Cilium's
+/// and mwan3's, 0x80000000 Antrea's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkMarks(u32);
 
 impl LinkMarks {
-    /// As a mask; 0 for none.
+    /// The bits as a mask; 0 for none.
     pub fn bits(self) -> u32 {
         self.0
     }
@@ -75,29 +74,29 @@ impl FromStr for LinkMarks {
         let bits = digits.and_then(Result::ok).filter(|&bits| bits != 0);
         let run = |bits: u32| (bits >> bits.trailing_zeros()).trailing_ones() == bits.count_ones();
         bits.filter(|&bits| run(bits)).map(LinkMarks).ok_or_else(|| {
-            format!("{text:?} is no run of bits; write \"0x7f000000\" (the default) or \"off\"")
+            format!("{text:?} is not a run of bits; write \"0x7f000000\" (the default) or \"off\"")
         })
     }
 }
 
 keyword_enum! {
-    /// What becomes of the host's traffic while the concentrator is gone.
+    /// What happens to the host's traffic while the concentrator is gone.
     WhenConcentratorGone {
         /// Nothing leaves (a kill switch).
         Block = "block",
-        /// It goes straight out by the best link.
+        /// It leaves directly over the best link.
         Direct = "direct",
     }
 }
 
-/// `forward_ports`: connections to a public port are answered inside.
+/// `forward_ports`: connections to a public port are forwarded into the tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForwardPort {
     /// TCP or UDP.
     pub protocol: Protocol,
     /// The port on the concentrator's public addresses.
     pub public: u16,
-    /// Who answers.
+    /// The destination.
     pub to: SocketAddr,
 }
 
@@ -109,8 +108,8 @@ pub struct PublicPrefix {
     pub prefix: Prefix,
     /// The peer's name.
     pub peer: Name,
-    /// The device on whose wire the provider looks for these addresses, where it
-    /// doesn't route them here: they are answered for there.
+    /// The device on which the provider expects these addresses on-link instead of routing them
+    /// here: neighbour discovery for them is answered there.
     pub on_link: Option<DeviceName>,
 }
 
@@ -135,7 +134,7 @@ impl Default for Routing {
     }
 }
 
-/// Not the system's, 253 to 255, nor those that a tunnel's links have (519000 and more).
+/// Neither the system's tables, 253 to 255, nor those of tunnels (519000 and more).
 const ANNOUNCE_TABLES: std::ops::RangeInclusive<i64> = 256..=500_000;
 
 /// `[routing]` with the places of its parts.

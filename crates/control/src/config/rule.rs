@@ -6,7 +6,7 @@ use super::section::{Placed, Section};
 use super::traffic::{self, Traffic};
 use std::path::Path;
 
-/// `[[rule]]`: where some traffic goes. The first rule that matches counts.
+/// `[[rule]]`: where some traffic goes. The first matching rule applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     /// Its name.
@@ -15,7 +15,7 @@ pub struct Rule {
     pub line: usize,
     /// Which connections it is for.
     pub matches: Traffic,
-    /// What is done with them.
+    /// What happens to them.
     pub action: Action,
 }
 
@@ -24,30 +24,29 @@ pub struct Rule {
 pub enum Action {
     /// They take the tunnel.
     Tunnel(Treatment),
-    /// They leave by a link, beside the tunnel.
+    /// They leave over a link, bypassing the tunnel.
     Direct(Direct),
     /// They are refused.
     Block,
 }
 
-/// How connections are treated in the tunnel, by default as all others.
+/// How connections are treated in the tunnel, by default like all others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Treatment {
     /// How their packets are scheduled.
     pub mode: Option<Mode>,
-    /// What their packets are worth, where that isn't to be seen from them.
+    /// Their traffic class, instead of the one derived from the packets.
     pub class: Option<Class>,
-    /// Their share beside others.
+    /// Their share relative to others.
     pub priority: Priority,
-    /// All connections of the rule together get no more.
+    /// Rate limit of all the rule's connections together.
     pub rate: Cap,
-    /// What is sent beside their packets, where the tunnel's budget isn't to decide.
+    /// Redundancy for their packets, instead of the tunnel's budget.
     pub redundancy: Option<Redundancy>,
 }
 
 impl Treatment {
-    /// The first thing that the queue is told of connections one by one, as the host finds
-    /// out which they are.
+    /// The first setting that must be applied to tracked connections one by one.
     pub fn by_connection(&self) -> Option<&'static str> {
         let there = [
             ("class", self.class.is_some()),
@@ -58,7 +57,7 @@ impl Treatment {
         there.into_iter().find_map(|(key, there)| there.then_some(key))
     }
 
-    /// What it gives them, each in a few words; nothing where they are treated as all others.
+    /// Its settings, each in a few words; empty if they are treated like all others.
     pub fn words(&self) -> Vec<String> {
         let Treatment { mode, class, priority, rate, redundancy } = self;
         let redundancy = redundancy.map(|redundancy| match redundancy {
@@ -74,35 +73,35 @@ impl Treatment {
     }
 }
 
-/// By which link connections leave.
+/// The links that connections leave by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Direct {
-    /// Links, the preferred first; the best by tier when none is named.
+    /// Links, preferred first; by default the best tier.
     pub links: Vec<Name>,
-    /// What becomes of them while none of these works.
+    /// What happens while none of these works.
     pub otherwise: Otherwise,
-    /// Those that took a later link end when an earlier one works again.
+    /// Whether connections on a later link end when an earlier one works again.
     pub end_on_recovery: bool,
 }
 
 keyword_enum! {
-    /// What share connections get beside others.
+    /// The share of connections relative to others.
     #[derive(Default)]
     Priority {
-        /// Nearly nothing while others want to send: a sixteenth of a usual connection's.
+        /// Almost nothing while others want to send: a sixteenth of a normal connection's share.
         Low = "low",
-        /// As most.
+        /// The default.
         #[default]
         Normal = "normal",
-        /// Four times as much as usual ones.
+        /// Four times a normal connection's share.
         High = "high",
     }
 }
 
 keyword_enum! {
-    /// What packets are worth.
+    /// Traffic class.
     Class {
-        /// Late is lost: they go first, and twice while the budget for that lasts.
+        /// Late packets are useless: they go first, and twice while the budget lasts.
         Realtime = "realtime",
         /// They wait for their turn.
         Bulk = "bulk",
@@ -110,17 +109,17 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// What is sent beside packets, so that nothing waits for a repair.
+    /// Redundancy, so that nothing waits for a repair.
     Redundancy {
-        /// Each of them again, by another link.
+        /// Each packet again, over another link.
         Twice = "twice",
-        /// A parity for every four, from which one that is lost comes back.
+        /// A parity packet for every four, which recovers one lost packet.
         Parity = "parity",
     }
 }
 
 keyword_enum! {
-    /// What becomes of direct connections while no link works for them.
+    /// What happens to direct connections while none of their links works.
     Otherwise {
         /// They take the tunnel.
         Tunnel = "tunnel",
@@ -130,11 +129,11 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// What a rule does, by its word.
+    /// The keyword for what a rule does.
     Do {
         /// Through the tunnel.
         Tunnel = "tunnel",
-        /// Beside it.
+        /// Bypassing it.
         Direct = "direct",
         /// Not at all.
         Block = "block",
@@ -166,7 +165,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
         ("end_on_recovery", end_on_recovery.is_some(), Do::Direct),
     ] {
         if there && action.is_some_and(|action| action != wants) {
-            let what = format!("rule.{key} has a meaning only with do = \"{wants}\"");
+            let what = format!("rule.{key} applies only with do = \"{wants}\"");
             section.wrong(key, what, format!("remove it, or write do = \"{wants}\""));
         }
     }
@@ -174,22 +173,22 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<R
     if let (Some(_), Some(key)) = (treatment.mode, matches.seen_by_host_alone()) {
         section.wrong(
             "mode",
-            format!("rule.mode with match.{key}: packets in the tunnel don't show that"),
-            "a mode goes with from, to, protocol, ports and dscp; make two rules",
+            format!("rule.mode with match.{key}: this can't be seen in a tunnel's packets"),
+            "a mode can be combined with from, to, protocol, ports and dscp; make two rules",
         );
     }
     if let (Some(key), Some(unseen)) = (treatment.by_connection(), matches.not_tracked()) {
         section.wrong(
             key,
-            format!("rule.{key} with match.{unseen}: tracked connections don't show that"),
-            "remove one of them; devices, networks, names, ports, protocol and time will do",
+            format!("rule.{key} with match.{unseen}: this can't be seen in tracked connections"),
+            "remove one of them; devices, networks, domains, ports, protocol and time can be used",
         );
     }
     if let (Some(_), Some(key)) = (treatment.mode, treatment.by_connection()) {
         section.wrong(
             key,
             format!("rule.{key} with rule.mode"),
-            "make two rules: a mode has no queue in which others could be before or behind",
+            "make two rules: a mode has no queue to prioritise in",
         );
     }
     if (treatment.class, treatment.redundancy) == (Some(Class::Bulk), Some(Redundancy::Parity)) {
@@ -245,7 +244,7 @@ pub(super) fn read_class(mut section: Section<'_, '_>, base: &Path) -> Option<Pl
     Some(Placed { value, places })
 }
 
-/// What has no conditions matches everything, which as the last rule has a meaning.
+/// A rule without conditions matches everything, which makes sense for the last rule.
 fn read_match(section: &mut Section<'_, '_>, base: &Path) -> Traffic {
     section.table("match").map(|section| traffic::read(section, base)).unwrap_or_default()
 }

@@ -23,7 +23,7 @@ pub enum SecretError {
         /// Its permission bits.
         mode: u32,
     },
-    /// What is in it is no key.
+    /// It doesn't contain a key.
     #[error("{}: {error}", file.display())]
     Key {
         /// The key file.
@@ -33,7 +33,8 @@ pub enum SecretError {
     },
     /// A peer would be ourselves.
     #[error(
-        "{}: its public key is that of peer {peer:?}; write there what `braid pubkey` prints on the other end",
+        "{}: peer {peer:?} has this key's public key; set its public_key to what `braid pubkey` \
+         prints on the other end",
         file.display()
     )]
     OwnPeer {
@@ -52,7 +53,7 @@ fn hint(file: &Path, error: &io::Error) -> String {
             .into(),
         io::ErrorKind::NotFound => {
             format!(
-                "; `braid keygen --out {}` makes one, or correct its name in the config",
+                "; create it with `braid keygen --out {}`, or correct its name in the config",
                 file.display()
             )
         }
@@ -61,11 +62,10 @@ fn hint(file: &Path, error: &io::Error) -> String {
 }
 
 impl Config {
-    /// Reads the keys that the config names, as [`read_private_key`] does; gives
-    /// our own.
+    /// Reads the keys that the config names, like [`read_private_key`]; returns our own.
     ///
     /// # Errors
-    /// Those of the files, with where the config names them; a peer that has our own key.
+    /// Those of the files, with their place in the config; or if a peer has our own key.
     pub fn read_keys(&self) -> Result<PrivateKey, KeyFileError> {
         let file = &self.interface.private_key_file;
         let own = self.read_private_key()?;
@@ -96,7 +96,7 @@ impl Config {
     /// Reads our own key, as [`read_private_key`] does.
     ///
     /// # Errors
-    /// Those of the file, with where the config names it.
+    /// Those of the file, with its place in the config.
     pub fn read_private_key(&self) -> Result<PrivateKey, KeyFileError> {
         let file = &self.interface.private_key_file;
         read_private_key(file).map_err(|error| file.failed(&self.file, error))
@@ -121,10 +121,10 @@ pub fn read_preshared_key(file: &Path) -> Result<PresharedKey, SecretError> {
     read_secret(file)
 }
 
-/// Reads the key of a join line's token; none when it's used up, and its file gone.
+/// Reads the key of a join line's token; `None` when it has been used and its file is gone.
 ///
 /// # Errors
-/// As [`read_private_key`], but that there is no such file is none.
+/// As [`read_private_key`], except that a missing file is no error.
 pub fn read_enrolment_key(file: &Path) -> Result<Option<PrivateKey>, SecretError> {
     match read_secret(file) {
         Ok(key) => Ok(Some(key)),
@@ -137,13 +137,13 @@ pub fn read_enrolment_key(file: &Path) -> Result<Option<PrivateKey>, SecretError
 /// Keys are not overwritten.
 ///
 /// # Errors
-/// [`io::ErrorKind::AlreadyExists`] when the file is there, else what the system says. A file
-/// that couldn't be written to its end stays.
+/// [`io::ErrorKind::AlreadyExists`] when the file exists, otherwise the system's error. An
+/// incompletely written file stays.
 pub fn write_secret(file: &Path, secret: &str) -> io::Result<()> {
     braid_durable::create(file, format!("{secret}\n").as_bytes(), 0o600)
 }
 
-/// More than any key file has; bounds what is read of a wrong file.
+/// Maximum size of a key file, in case it is the wrong file.
 const MAX_KEY_FILE: u64 = 4096;
 
 fn read_secret<K: FromStr<Err = KeyError>>(path: &Path) -> Result<K, SecretError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// What a section says, and where it says it, for the checks across sections.
+/// A section's values with their places in the file, for checks across sections.
 #[derive(Clone, Debug)]
 pub(super) struct Placed<T> {
     pub(super) value: T,
@@ -29,7 +29,7 @@ impl Places {
         self.keys.iter().find(|(name, ..)| *name == key).map(|(.., offset)| *offset)
     }
 
-    /// Where an element of a list is; else the list; else the section.
+    /// The offset of a list's element; otherwise of the list; otherwise of the section.
     pub(super) fn element(&self, key: &str, index: usize) -> usize {
         let element = self.keys.iter().rev().find(|(name, i, _)| *name == key && *i == index);
         element.map(|(.., offset)| *offset).or(self.key(key)).unwrap_or(self.section)
@@ -42,8 +42,8 @@ struct At<T> {
     offset: usize,
 }
 
-/// A TOML table whose keys are taken out one by one; what is left at the end
-/// is unknown. Errors are collected and reading goes on.
+/// A TOML table whose keys are taken out one by one; keys left at the end are unknown. Errors are
+/// collected while reading continues.
 pub(super) struct Section<'t, 'd> {
     /// `interface`, `link`, `link.quota`: for messages.
     name: String,
@@ -148,7 +148,7 @@ impl<'t, 'd> Section<'t, 'd> {
         }
     }
 
-    /// A whole number, or this word in its place, which gives none.
+    /// A whole number, or this word instead, which gives `None`.
     pub(super) fn integer_or_word<T>(
         &mut self,
         key: &'static str,
@@ -255,8 +255,7 @@ impl<'t, 'd> Section<'t, 'd> {
         self.table.remove(key);
     }
 
-    /// Reports that `key` is missing, unless it is there but unreadable; for what can't be left
-    /// out.
+    /// Reports that a required `key` is missing, unless it exists but is unreadable.
     pub(super) fn missing(&self, key: &str, hint: &str) {
         if self.has(key) {
             return;
@@ -275,15 +274,15 @@ impl<'t, 'd> Section<'t, 'd> {
         self.diagnostics.borrow_mut().add_with_hint(offset, what, hint);
     }
 
-    /// Reports that `key` is here, which has a meaning only `with` something else.
+    /// Reports `key`, which applies only `with` something else.
     pub(super) fn only_with(&mut self, key: &'static str, with: &str) {
         let Some(value) = self.table.remove(key) else { return };
-        let what = format!("{} has a meaning only with {with}", self.path(key));
+        let what = format!("{} applies only with {with}", self.path(key));
         let hint = "remove it; settings of the kernel's engines are in [engine]";
         self.diagnostics.borrow_mut().add_with_hint(value.span().start, what, hint);
     }
 
-    /// Reports every key that nobody asked for; gives the places of the others.
+    /// Reports every key that wasn't read; returns the places of the others.
     pub(super) fn finish(self) -> Places {
         for key in self.table.keys() {
             let word: &str = key.get_ref();

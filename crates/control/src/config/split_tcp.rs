@@ -1,17 +1,17 @@
 use super::section::{Placed, Section};
 use braid_units::ByteSize;
 
-/// `[split_tcp]`: TCP connections end at this end of the tunnel, and go on from there as
-/// others. Without the section they go whole.
+/// `[split_tcp]`: TCP connections are terminated at this end of the tunnel and continued by new
+/// ones. Without the section they aren't split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SplitTcp {
     /// Congestion control through the tunnel, as the kernel names it.
     pub congestion: String,
-    /// The most that one connection may have in one buffer.
+    /// Maximum size of one buffer of a connection.
     pub buffer: ByteSize,
-    /// The most that all of one home may have in all buffers.
+    /// Maximum size of all buffers of one home.
     pub memory: ByteSize,
-    /// Connections of one home at a time.
+    /// Maximum concurrent connections of one home.
     pub connections: u32,
 }
 
@@ -28,11 +28,11 @@ impl Default for SplitTcp {
 
 /// The kernel's names are shorter (`TCP_CA_NAME_MAX`).
 const LONGEST_NAME: usize = 15;
-/// What Linux gives a connection by itself.
+/// Linux' default for a connection.
 const LEAST_BUFFER: u64 = 128 << 10;
 const LARGEST_BUFFER: u64 = 1 << 30;
 
-/// None where it's switched off.
+/// `None` if it is switched off.
 pub(super) fn read(mut section: Section<'_, '_>) -> Placed<Option<SplitTcp>> {
     let default = SplitTcp::default();
     let enabled = section.boolean("enabled").unwrap_or(true);
@@ -41,7 +41,7 @@ pub(super) fn read(mut section: Section<'_, '_>) -> Placed<Option<SplitTcp>> {
     if congestion.is_empty() || congestion.len() > LONGEST_NAME || !congestion.chars().all(plain) {
         section.wrong(
             "congestion",
-            format!("{congestion:?} is no name of a congestion control"),
+            format!("{congestion:?} is not the name of a congestion control"),
             "write \"cubic\", \"bbr\", or another of `sysctl net.ipv4.tcp_available_congestion_control`",
         );
     }

@@ -12,34 +12,34 @@ use std::str::FromStr;
 /// Which connections a rule is for; all conditions that are present must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Traffic {
-    /// The devices that begin them; none for any.
+    /// The devices that begin them; empty for any.
     pub devices: Vec<Device>,
-    /// Networks that they come from; none for any.
+    /// Source networks; empty for any.
     pub from: Vec<Prefix>,
-    /// Where they go.
+    /// Destinations.
     pub to: Destinations,
     /// The transport.
     pub protocol: Option<Protocol>,
-    /// The server's port; where a rule gives a mode, either end's (only with TCP or UDP).
+    /// The server's port, or either end's if a rule sets a mode (only with TCP or UDP).
     pub ports: Option<PortRange>,
     /// The DS field's code point.
     pub dscp: Option<Dscp>,
-    /// Users of this host, by number, whose programs begin them; none for anybody.
+    /// Users of this host, by UID, whose programs begin them; empty for all.
     pub users: Vec<u32>,
-    /// Control groups of this host whose programs begin them, with all below; none for any.
+    /// Control groups of this host whose programs begin them, including subgroups; empty for any.
     pub cgroups: Vec<Cgroup>,
-    /// The hours of the day, by the host's clock.
+    /// The time of day, by the host's clock.
     pub hours: Option<Hours>,
-    /// The days; of hours over midnight those on which they begin. None for each.
+    /// The days; for hours over midnight, those on which they begin. Empty for all.
     pub days: Vec<Day>,
 }
 
-/// Where connections go: to any of these; anywhere when there is none.
+/// Destinations of connections: any of these; anywhere if empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Destinations {
     /// Networks.
     pub networks: Vec<Prefix>,
-    /// Files with a network a line.
+    /// Files with one destination network per line.
     pub files: Vec<PathBuf>,
     /// Countries, two capital letters.
     pub countries: Vec<Country>,
@@ -47,22 +47,22 @@ pub struct Destinations {
     pub systems: Vec<SystemNumber>,
     /// Names.
     pub domains: Vec<DomainPattern>,
-    /// Files with a name a line.
+    /// Files with one destination domain per line.
     pub domain_files: Vec<PathBuf>,
 }
 
 impl Destinations {
-    /// Whether nothing is named.
+    /// Whether it is empty.
     pub fn is_anywhere(&self) -> bool {
         *self == Destinations::default()
     }
 
-    /// Whether answers of the DNS are needed to know them.
+    /// Whether they depend on DNS answers.
     pub fn by_name(&self) -> bool {
         !self.domains.is_empty() || !self.domain_files.is_empty()
     }
 
-    /// Whether a table of origins is needed to know them.
+    /// Whether they depend on a table of origins.
     pub fn by_origin(&self) -> bool {
         !self.countries.is_empty() || !self.systems.is_empty()
     }
@@ -73,7 +73,7 @@ impl Destinations {
 pub enum Device {
     /// By address.
     Address(IpAddr),
-    /// By hardware address.
+    /// By MAC address.
     Mac(Mac),
     /// By the name of its DHCP lease.
     Host(String),
@@ -93,7 +93,7 @@ impl FromStr for Device {
             return Ok(Device::Host(text.to_ascii_lowercase()));
         }
         Err(format!(
-            "{text:?} is no device; write its address, its hardware address \"aa:bb:cc:dd:ee:01\", \
+            "{text:?} is not a device; write its address, its MAC address \"aa:bb:cc:dd:ee:01\", \
              or the name of its lease \"tablet\""
         ))
     }
@@ -104,7 +104,7 @@ impl FromStr for Device {
 pub struct Cgroup(String);
 
 impl Cgroup {
-    /// Without a `/` before or behind it.
+    /// Without a leading or trailing `/`.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -119,7 +119,7 @@ impl FromStr for Cgroup {
         match path.len() <= 200 && path.split('/').all(part) {
             true => Ok(Cgroup(path.to_owned())),
             false => Err(format!(
-                "{text:?} is no control group; write \"system.slice/backup.service\", as \
+                "{text:?} is not a control group; write \"system.slice/backup.service\", as \
                  systemd-cgls shows it"
             )),
         }
@@ -142,7 +142,7 @@ impl FromStr for Country {
     fn from_str(text: &str) -> Result<Self, String> {
         match text.len() == 2 && text.chars().all(|c| c.is_ascii_alphabetic()) {
             true => Ok(Country(text.to_ascii_uppercase())),
-            false => Err(format!("{text:?} is no country; write two letters, such as \"DE\"")),
+            false => Err(format!("{text:?} is not a country; write two letters, such as \"DE\"")),
         }
     }
 }
@@ -157,7 +157,7 @@ impl FromStr for SystemNumber {
         let digits = text.strip_prefix("AS").or(text.strip_prefix("as")).unwrap_or(text);
         let number = digits.parse().ok().filter(|number| *number > 0);
         number.map(SystemNumber).ok_or_else(|| {
-            format!("{text:?} is no autonomous system; write its number, such as \"AS64496\"")
+            format!("{text:?} is not an autonomous system; write its number, such as \"AS64496\"")
         })
     }
 }
@@ -183,7 +183,7 @@ impl FromStr for Hours {
         let times = text.split_once('-').map(|(from, until)| (time(from), time(until)));
         match times {
             Some((Some(from), Some(until))) if from != until => Ok(Hours { from, until }),
-            _ => Err(format!("{text:?} are no hours; write \"20:00-06:30\"")),
+            _ => Err(format!("{text:?} is not a time range; write \"20:00-06:30\"")),
         }
     }
 }
@@ -362,13 +362,14 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Traffic {
 fn domain(text: &str) -> Result<DomainPattern, String> {
     text.parse().map_err(|_| {
         format!(
-            "{text:?} is no name; write \"example.org\", or \"*.example.org\" for what is below"
+            "{text:?} is not a domain; write \"example.org\", or \"*.example.org\" for its \
+             subdomains"
         )
     })
 }
 
 fn user(text: &str) -> Result<u32, String> {
-    text.parse().map_err(|_| format!("{text:?} is no user's number; `id -u NAME` prints it"))
+    text.parse().map_err(|_| format!("{text:?} is not a UID; `id -u NAME` prints it"))
 }
 
 fn check(traffic: &Traffic, section: &Section<'_, '_>) {

@@ -52,7 +52,9 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
     let listen = section.parsed_by("listen", |text| match text {
         "off" => Ok(None),
         text => text.parse::<SocketAddr>().map(Some).map_err(|_| {
-            format!("{text:?} is no address and port, such as \"127.0.0.1:{UI_PORT}\", nor \"off\"")
+            format!(
+                "{text:?} is not an address and port, such as \"127.0.0.1:{UI_PORT}\", nor \"off\""
+            )
         }),
     });
     let hosts = section.list_by("hosts", host_name).unwrap_or_default();
@@ -68,9 +70,10 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Ui {
         section.wrong(
             "listen",
             format!(
-                "ui.listen = \"{address}\" lets others on the network read passwords and figures"
+                "ui.listen = \"{address}\" sends passwords and figures unencrypted over the network"
             ),
-            "write tls = true, or listen on 127.0.0.1 and come by ssh -L or a proxy with TLS; or accept that by without_tls = true",
+            "write tls = true, or listen on 127.0.0.1 and connect through ssh -L or a TLS proxy; \
+             or accept it with without_tls = true",
         );
     }
     let socket = path::socket(&mut section, "socket", base);
@@ -90,7 +93,7 @@ fn certificate(section: &mut Section<'_, '_>, base: &Path) -> Option<UiCertifica
     let own = section.boolean("tls").unwrap_or(false);
     let chain = path::file(section, "tls_certificate_file", base);
     let key = path::file(section, "tls_key_file", base);
-    let hint = "write both tls_certificate_file and tls_key_file, or tls = true alone for a \
+    let hint = "write both tls_certificate_file and tls_key_file, or only tls = true for a \
                 certificate of its own";
     match (chain, key) {
         (None, None) => own.then_some(UiCertificate::Own),
@@ -110,6 +113,8 @@ fn host_name(text: &str) -> Result<String, String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     match !text.is_empty() && text.len() <= 253 && text.chars().all(plain) {
         true => Ok(text.to_ascii_lowercase()),
-        false => Err(format!("{text:?} is no host name, such as \"router.lan\" (without a port)")),
+        false => {
+            Err(format!("{text:?} is not a host name, such as \"router.lan\" (without a port)"))
+        }
     }
 }

@@ -32,8 +32,8 @@ pub(super) fn read(pool: &mut Section<'_, '_>, layout: Option<Layout>) -> Upkeep
     let backup = pool.table("backup").and_then(read_backup);
     if let Some(layout @ Layout::Md(_)) = layout {
         for key in OF_BTRFS.into_iter().filter(|key| pool.has(key)) {
-            let what = format!("pool.{key}: snapshots are btrfs', and {layout} carries none");
-            pool.wrong(key, what, "remove it, or take a layout of btrfs");
+            let what = format!("pool.{key}: snapshots need btrfs, which {layout} is not");
+            pool.wrong(key, what, "remove it, or use a btrfs layout");
         }
     }
     Upkeep { scrub: scrub.flatten(), snapshot, retain, replicate, backup }
@@ -77,10 +77,10 @@ fn read_replicate(mut section: Section<'_, '_>, snapshots: &str) -> Option<Repli
     match &to {
         Some(Place::Local(path)) if !path.is_absolute() => {
             let what = format!(
-                "pool.replicate.to: {to:?} is no absolute path",
+                "pool.replicate.to: {to:?} is not an absolute path",
                 to = path.display().to_string()
             );
-            section.wrong("to", what, "begin it with /, or with HOST:");
+            section.wrong("to", what, "start it with / or HOST:");
         }
         _ => {}
     }
@@ -119,7 +119,7 @@ fn read_backup(mut section: Section<'_, '_>) -> Option<Backups> {
     let read_percent = section.integer("read", 0..=100).unwrap_or(5);
     let lock: Option<LockSpan> = section.parsed("lock");
     if lock.is_some() && !to.iter().all(|to| to.as_str().starts_with("s3:")) {
-        let what = "pool.backup.lock: only S3 servers lock what they have";
+        let what = "pool.backup.lock: only S3 servers support locks";
         let mend =
             "remove it; let other targets only append, or name them in a pool's own way by hand";
         section.wrong("lock", what, mend);
@@ -159,7 +159,7 @@ fn check_inside(section: &Section<'_, '_>, key: &str, path: &str) -> bool {
         && Path::new(path).components().all(plain)
         && !path.chars().any(char::is_control);
     if !fine {
-        let what = format!("{path:?} is no path inside the pool");
+        let what = format!("{path:?} is not a path inside the pool");
         section.wrong(key, what, "write it relative to where the pool is mounted: \"home\"");
     }
     fine

@@ -63,7 +63,9 @@ async fn ask<T: Serialize + Send + 'static>(
     match on_own_thread(read).await {
         Ok(Some(Ok(value))) => Json(value).into_response(),
         Ok(Some(Err(why))) => error(StatusCode::SERVICE_UNAVAILABLE, &why.to_string()),
-        Ok(None) => error(StatusCode::NOT_FOUND, "no history is kept: see [history] in the config"),
+        Ok(None) => {
+            error(StatusCode::NOT_FOUND, "history is disabled: see [history] in the config")
+        }
         Err(why) => error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()),
     }
 }

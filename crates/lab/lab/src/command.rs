@@ -57,26 +57,27 @@ pub enum LabCommand {
         this machine, 130 interrupted.")]
     Run(RunArgs),
     /// Show each link alone, round robin, the kernel's MPTCP and Braid side by side
-    #[command(after_help = "Example: braid lab demo --seconds 10 --report demo.html\n\n\
-        Exit status: as of `braid lab run`.")]
+    #[command(
+        after_help = "Example: braid lab demo --seconds 10 --report demo.html\n\nExit status: as for `braid lab run`."
+    )]
     Demo(DemoArgs),
     /// Measure all engines of the kernel and Braid side by side: one command, one report
-    #[command(after_help = "Example: braid lab compare --suite home-lan --report lan.html \
-        --markdown lan.md\n\nTakes below 30 minutes; engines that this kernel lacks are measured \
-        in a VM. Exit status: as of `braid lab run`.")]
+    #[command(
+        after_help = "Example: braid lab compare --suite home-lan --report lan.html --markdown lan.md\n\nTakes below 30 minutes; engines that this kernel lacks are measured in a VM. Exit status: as for `braid lab run`."
+    )]
     Compare(CompareArgs),
     /// List the scenarios that are part of this program
     #[command(after_help = "Example: braid lab scenarios six-3g > mine.toml")]
     Scenarios(ScenariosArgs),
     /// Measure how accurately this machine emulates links
-    #[command(after_help = "Example: braid lab calibrate --json\n\nExit status: 0 rates within \
-        1 % and delays within 1 ms, 1 not so, 3 the lab can't work on this machine.")]
+    #[command(
+        after_help = "Example: braid lab calibrate --json\n\nExit status: 0 rates within 1 % and delays within 1 ms, 1 otherwise, 3 the lab can't work on this machine."
+    )]
     Calibrate(CalibrateArgs),
     /// Run a command as root in a second kernel (User Mode Linux), with disks of its own
-    #[command(after_help = "Example: braid lab vm -d 300MB -- sh -c 'mkfs.ext4 -q /dev/ubda && \
-        mount /dev/ubda /mnt && df /mnt'\n\nThe command sees this host's files; what it writes \
-        stays in the VM, except in --writable folders. Exit status: the command's; 3 there can be \
-        no VM here, 124 the time was over.")]
+    #[command(
+        after_help = "Example: braid lab vm -d 300MB -- sh -c 'mkfs.ext4 -q /dev/ubda && mount /dev/ubda /mnt && df /mnt'\n\nThe command sees this host's files; what it writes stays in the VM, except in --writable folders. Exit status: the command's; 3 no VM can run here, 124 the time limit was reached."
+    )]
     Vm(VmArgs),
     /// One end of the engine `mptcp:proxy`
     #[command(hide = true)]
@@ -92,8 +93,8 @@ pub struct RunArgs {
     /// Scenario file, or the name of a shipped scenario
     pub scenario: PathBuf,
     /// tunnel, tunnel:MODE, link:NAME, each, mptcp, mptcp:proxy, ecmp, round-robin, null,
-    /// external:FILE, or another of the kernel's, as bonding:balance-rr (a wrong name lists
-    /// all); may be repeated [default: each and tunnel]
+    /// external:FILE, or another kernel engine such as bonding:balance-rr (a wrong name lists all);
+    /// may be repeated [default: each and tunnel]
     #[arg(long = "engine", value_name = "ENGINE")]
     pub engines: Vec<String>,
     /// Number of repetitions; the engines take turns

@@ -22,7 +22,7 @@ impl Kept {
     /// What it has; nothing waits where there is no file.
     ///
     /// # Errors
-    /// What the system says; that it is no outbox, which [`Kept::write`] begins anew; that a newer
+    /// The system's error; that it is no outbox, which [`Kept::write`] begins anew; that a newer
     /// Braid wrote it.
     pub fn read(&self) -> io::Result<Outbox> {
         let text = match braid_durable::read_text(&self.file, MOST) {
@@ -36,7 +36,7 @@ impl Kept {
     /// Writes it; only root reads it.
     ///
     /// # Errors
-    /// What the system says; that a newer Braid wrote what is there. The file is then as it was.
+    /// The system's error; that a newer Braid wrote what is there. The file is then as it was.
     pub fn write(&self, outbox: &Outbox) -> io::Result<()> {
         state_file::replace(&self.file, VERSION, outbox, Some(0o600))
             .map_err(|error| self.at_file(&error))

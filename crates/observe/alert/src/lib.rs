@@ -1,4 +1,4 @@
-//! Who is told of which events, when, and what waits to be told.
+//! Notifications of which events, when, and what waits to be told.
 //!
 //! [`Outbox`] is the state machine: it is given events and the time, and gives messages to be
 //! sent; no clock, file or socket inside. [`Post`] runs it beside a daemon, on a thread of its own

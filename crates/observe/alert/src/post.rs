@@ -50,7 +50,7 @@ impl Post {
     ) -> io::Result<Post> {
         let kept = Kept::at(file);
         let outbox = kept.read().unwrap_or_else(|error| {
-            tracing::warn!("alerts that waited can't be read: {error}");
+            tracing::warn!("can't read the alerts that were waiting: {error}");
             Outbox::default()
         });
         let outbox = Arc::new(Mutex::new(outbox));
@@ -67,7 +67,10 @@ impl Post {
         let give = self.give.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(give) = give.as_ref() else { return };
         if let Err(TrySendError::Full(event)) = give.try_send(event.clone()) {
-            tracing::warn!(kind = event.kind.as_str(), "too much happens: an event is told nobody");
+            tracing::warn!(
+                kind = event.kind.as_str(),
+                "too many events: nobody is notified of one"
+            );
         }
     }
 
@@ -160,7 +163,7 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
         match outcome {
             Ok(()) => lock(&self.outbox).delivered(&alert.name, unix_now()),
             Err(why) => {
-                tracing::warn!(alert = alert.name, "couldn't be told, to be tried again: {why}");
+                tracing::warn!(alert = alert.name, "couldn't be delivered, to be retried: {why}");
                 lock(&self.outbox).failed(&alert.name, why, unix_now());
             }
         }
@@ -173,7 +176,7 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
             Ok(()) => self.writes = true,
             Err(error) => {
                 if self.writes {
-                    tracing::warn!("what waits to be told is kept in memory only: {error}");
+                    tracing::warn!("waiting alerts are kept in memory only: {error}");
                 }
                 self.writes = false;
             }

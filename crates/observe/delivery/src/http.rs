@@ -32,7 +32,9 @@ pub fn post(url: &str, token_file: Option<&Path>, body: &impl Serialize) -> Resu
         return Ok(());
     }
     if status.is_redirection() {
-        return Err(format!("it answers {status}, which leads elsewhere: write that address"));
+        return Err(format!(
+            "it answers {status}, a redirect: configure the address that it leads to"
+        ));
     }
     let mut text = Vec::new();
     // What came is told, also of an answer that breaks off.
@@ -102,7 +104,7 @@ fn agent(url: &str) -> Agent {
 fn told(error: &Error) -> String {
     match error {
         Error::Timeout(_) => format!("no answer within {} s", DEADLINE.as_secs()),
-        Error::HostNotFound => "its name isn't known".to_owned(),
+        Error::HostNotFound => "its name doesn't resolve".to_owned(),
         Error::Io(error) => error.to_string(),
         other => foreign(&other.to_string()),
     }

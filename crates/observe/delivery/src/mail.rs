@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Sends it by SMTP.
 pub fn send(target: &Target, message: &Message) -> Result<(), String> {
     let Target::Mail { server, port, security, user, password_file, from, to } = target else {
-        return Err("this is no alert by mail".into());
+        return Err("this is not an e-mail alert".into());
     };
     let mail = mail(from, to, message)?;
     let parameters = || TlsParameters::new(server.clone()).map_err(|error| words(&error));

@@ -18,7 +18,7 @@ pub fn read(path: &Path) -> Result<String, String> {
     })?;
     let secret = text.trim();
     if secret.is_empty() || secret.chars().any(char::is_control) {
-        return Err(format!("{shown}: there is no secret of one line in it"));
+        return Err(format!("{shown}: it doesn't contain a secret of one line"));
     }
     Ok(secret.to_owned())
 }

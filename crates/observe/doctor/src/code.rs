@@ -58,7 +58,7 @@ codes! {
     SameNetwork = "same-network",
     /// Two links come out of one line: the peer sees one address.
     SameLine = "same-line",
-    /// A link leaves by another tunnel.
+    /// A link leaves through another tunnel.
     LinkInTunnel = "link-in-tunnel",
     /// A network card runs at half duplex.
     HalfDuplex = "half-duplex",

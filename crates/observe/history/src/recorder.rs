@@ -63,10 +63,10 @@ pub enum Unanswered {
     #[error("the history is busy; try again")]
     Busy,
     /// It has ended.
-    #[error("no history is kept any more")]
+    #[error("history is no longer kept")]
     Ended,
     /// The file can't be read.
-    #[error("the history can't be read: {0}")]
+    #[error("can't read the history: {0}")]
     Failed(String),
 }
 
@@ -401,7 +401,7 @@ impl Keeping {
                 .map_err(|error| StoreError::File { file: file.clone(), error })
                 .and_then(|aside| {
                     tracing::warn!(
-                        "the history in {} was broken: it is {} now, and a new one begins",
+                        "the history in {} was damaged: it is now {}, and a new one begins",
                         file.display(),
                         aside.display()
                     );
@@ -433,7 +433,7 @@ impl Keeping {
             changed
         };
         match (changed, trouble) {
-            (true, Some(trouble)) => tracing::warn!("history can't be kept just now: {trouble}"),
+            (true, Some(trouble)) => tracing::warn!("can't keep history at the moment: {trouble}"),
             (true, None) => tracing::info!("history is kept again"),
             (false, _) => {}
         }

@@ -143,7 +143,7 @@ async fn get(
         ["reports", "page"] => Ok(reports::page(page, query).await),
         // Who may look at the host may not therefore read everybody's files.
         ["snapshots", what, ..] => {
-            who.must_be_admin(&page, "To look into a snapshot, log in as admin.")?;
+            who.must_be_admin(&page, "To browse a snapshot, log in as admin.")?;
             Ok(snapshots::show(page, who.viewer(), what, query).await)
         }
         parts => Ok(show(page, who.viewer(), all_decoded(parts), query).await),
@@ -172,7 +172,7 @@ async fn post(
             let Some(order) = Order::parse(order) else {
                 return Err(plain(StatusCode::NOT_FOUND, "no such page"));
             };
-            let message = "To change who may come in, log in as admin.";
+            let message = "To change who may connect, log in as admin.";
             let form = who.admins_form(&page, request, message).await?;
             homes::change(page, who.viewer(), order, decoded(name), form).await
         }
@@ -253,7 +253,8 @@ fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<
     };
     let Some(asked_for) = host(header, &page.settings.hosts) else {
         return Err(refuse(
-            "this page isn't known by that name; ask for it by its address, or name it in [ui] hosts",
+            "the page doesn't accept this host name; use its address, or add the name to [ui] \
+             hosts",
         ));
     };
     // In the form that only proxies use the host is another.
@@ -263,7 +264,7 @@ fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return Ok(asked_for);
     }
-    let forbid = || plain(StatusCode::FORBIDDEN, "this was sent by another page, or by none");
+    let forbid = || plain(StatusCode::FORBIDDEN, "this request didn't come from this page");
     let site = HeaderName::from_static("sec-fetch-site");
     if request.headers().contains_key(&site) && only(site) != Some("same-origin") {
         return Err(forbid());
@@ -406,7 +407,7 @@ async fn log_in(page: Arc<Page>, client: Client, form: Form) -> Outcome {
             tracing::warn!(%error, "nobody can log in to the page");
             "The passwords can't be read; the log says why.".to_owned()
         }
-        Err(_) => "That was cut off; try again.".to_owned(),
+        Err(_) => "That was interrupted; try again.".to_owned(),
     };
     tracing::info!(%address, role = role.as_str(), "a login to the page failed");
     Ok(html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(&message))))
@@ -420,7 +421,7 @@ fn log_in_by_link(page: &Page, token: &str) -> Response<Body> {
         None => {
             let command = &page.settings.login_command;
             let message =
-                format!("This link was used already, or is too old. `{command}` makes another.");
+                format!("This link has been used or has expired. `{command}` makes another.");
             html(StatusCode::UNAUTHORIZED, view::login(&page.settings, Some(&message)))
         }
     }
@@ -460,7 +461,7 @@ async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) 
         }
         Ok(None) => plain(StatusCode::NOT_FOUND, "no such page"),
         Err(_) => {
-            plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be made; see the log")
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the page could not be rendered; see the log")
         }
     }
 }
@@ -496,7 +497,9 @@ async fn change_link(page: Arc<Page>, viewer: Viewer, name: String, form: Form) 
     match tokio::task::spawn_blocking(set).await {
         Ok((name, Ok(()), _)) => to(&format!("/links/{name}?changed=1")),
         Ok((_, Err(refusal), markup)) => html(status_of(&refusal), markup.unwrap_or_default()),
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "the change was cut off; see the log"),
+        Err(_) => {
+            plain(StatusCode::INTERNAL_SERVER_ERROR, "the change was interrupted; see the log")
+        }
     }
 }
 
@@ -518,7 +521,7 @@ async fn measure(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> 
     match tokio::task::spawn_blocking(begin).await {
         Ok(Ok(())) => to("/doctor#speed"),
         Ok(Err(markup)) => html(StatusCode::CONFLICT, markup),
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was interrupted; see the log"),
     }
 }
 
@@ -535,7 +538,7 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Response<Body>> {
     match tokio::time::timeout(FORM_WITHIN, body).await {
         Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(_)) => Err(closing(StatusCode::PAYLOAD_TOO_LARGE, "that form is too large")),
-        Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the form came too slowly")),
+        Err(_) => Err(closing(StatusCode::REQUEST_TIMEOUT, "the form arrived too slowly")),
     }
 }
 

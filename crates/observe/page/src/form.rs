@@ -36,7 +36,9 @@ pub fn link_change(form: &Form) -> Result<LinkChange, String> {
         match text.split_whitespace().collect::<String>() {
             none if none.is_empty() || none == "none" => Ok(Some("none".to_owned())),
             text if is_one(&text) => Ok(Some(text)),
-            text => Err(format!("{what} can't be {text:?}: it is such as {example}, or nothing.")),
+            text => {
+                Err(format!("{what} can't be {text:?}: write it as {example}, or leave it empty."))
+            }
         }
     };
     let tier = form.get("tier").map(|tier| tier.trim().parse());

@@ -102,7 +102,7 @@ impl PoolsLook {
     /// Writes it.
     ///
     /// # Errors
-    /// What the system says; the file is then as it was.
+    /// The system's error; the file is then as it was.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         braid_durable::replace(file, &serde_json::to_vec(self)?, Some(0o640))
     }

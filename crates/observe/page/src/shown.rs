@@ -38,7 +38,7 @@ pub trait Shown: Send + Sync + 'static {
     /// # Errors
     /// Why that can't be.
     fn measure(&self, _wish: &NewMeasure) -> Result<(), Refusal> {
-        Err(Refusal::NotFound("there is no tunnel here".into()))
+        Err(Refusal::NotFound("no tunnel is running here".into()))
     }
 
     /// What is known of the past.

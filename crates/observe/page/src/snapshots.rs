@@ -22,7 +22,7 @@ pub trait Snapshots: Send + Sync {
     /// # Errors
     /// It isn't known, or can't be reached.
     fn target(&self, _target: &str) -> Result<Folder, Refusal> {
-        Err(Refusal::NotFound("no backups are known here".into()))
+        Err(Refusal::NotFound("this host knows of no backups".into()))
     }
 
     /// What is in a folder of a snapshot.

@@ -27,7 +27,7 @@ impl AddHome {
         let config = known_homes(global)?;
         let Added { line, without_registry } = add(config.clone(), &self.line, &self.address)?;
         tell_tunnel(global)?;
-        // One that was silent just now is waited for once.
+        // Don't wait again for a registry that has just not answered.
         let stand_ins = if without_registry { Vec::new() } else { stand_ins(&config, &line) };
         give(global, &config, &line, self.line.qr, &stand_ins)
     }
@@ -52,7 +52,7 @@ impl Revoke {
         tell_tunnel(global)?;
         tell_if_others_have_not_heard(&config);
         global.print(&json!({ "revoked": self.name }), || {
-            format!("the join line of {} lets nobody in any more", self.name)
+            format!("the join line of {} is revoked", self.name)
         })
     }
 }
@@ -63,16 +63,18 @@ impl RemoveHome {
         remove(config.clone(), &self.name)?;
         tell_tunnel(global)?;
         tell_if_others_have_not_heard(&config);
-        global.print(&json!({ "removed": self.name }), || format!("home {} is shut out", self.name))
+        global.print(&json!({ "removed": self.name }), || {
+            format!("home {} is removed and can't connect any more", self.name)
+        })
     }
 }
 
-/// Adds a home to the config's file, and gives the line that lets it in. `wanted` are its
-/// addresses, else the next free ones. The tunnel is yet to be told.
+/// Adds a home to the config's file, and returns its join line. `wanted` are its addresses, by
+/// default the next free ones. The tunnel must still be reloaded.
 pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<Added, Failure> {
     let mut work = Work::of(&config)?;
     let mut without_registry = false;
-    // Without its registry what is known here counts; who has an address twice is told.
+    // Without the registry, local knowledge is used; duplicate addresses are reported later.
     let mut adding = Adding::to_fleet(&work.config).unwrap_or_else(|failure| {
         failure::tell(&format!(
             "the fleet's registry wasn't asked which names and addresses are taken, and there are \
@@ -89,9 +91,9 @@ pub fn add(config: Config, home: &LineForHome, wanted: &[IpAddr]) -> Result<Adde
     Ok(Added { line, without_registry })
 }
 
-/// A home is let in.
+/// A home was added.
 pub struct Added {
-    /// By this line.
+    /// Its join line.
     pub line: JoinLine,
     /// The fleet's registry didn't answer.
     pub without_registry: bool,
@@ -109,15 +111,15 @@ pub fn planned(
     Ok((work.addresses_of_new(home, wanted, &taken)?, work.endpoints(&home.endpoint)?))
 }
 
-/// A home has another line.
+/// A home has a new line.
 pub struct Renewed {
     /// The line.
     pub line: JoinLine,
-    /// Whether the secret that the one before had is gone.
+    /// Whether the previous line's secret was removed.
     pub tidied: Result<(), Failure>,
 }
 
-/// Gives a home another line in the config's file. The tunnel is yet to be told.
+/// Gives a home a new line in the config's file. The tunnel must still be reloaded.
 pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
     let mut work = Work::of(&config)?;
     let peer = work.peer(home.name.as_str())?;
@@ -135,19 +137,19 @@ pub fn renew(config: Config, home: &LineForHome) -> Result<Renewed, Failure> {
     Ok(Renewed { line, tidied: remove_preshared_key(config, &peer) })
 }
 
-/// Takes a home that has yet to join out of the config's file. The tunnel is yet to be told.
+/// Removes a home that has yet to join from the config's file. The tunnel must still be reloaded.
 pub fn revoke(config: Config, name: &str) -> Result<(), Failure> {
     let work = Work::of(&config)?;
     let peer = work.peer(name)?;
     if peer.is_known() {
         return Err(Failure::failed(format!(
-            "home {name:?} has joined; `braid concentrator remove-home {name}` shuts it out"
+            "home {name:?} has joined; `braid concentrator remove-home {name}` removes it"
         )));
     }
     work.remove_for_good(&peer)
 }
 
-/// Takes a home out of the config's file. The tunnel is yet to be told.
+/// Removes a home from the config's file. The tunnel must still be reloaded.
 pub fn remove(config: Config, name: &str) -> Result<(), Failure> {
     let work = Work::of(&config)?;
     let peer = work.peer(name)?;
@@ -160,7 +162,7 @@ impl LineForHome {
     }
 }
 
-/// The config that is changed.
+/// A config being changed.
 struct Work {
     config: Config,
     editor: ConfigEditor,
@@ -180,7 +182,10 @@ impl Work {
         self.config.peer(name).cloned().ok_or_else(|| {
             let known: Vec<&str> =
                 self.config.peers.iter().map(|peer| peer.name.as_str()).collect();
-            Failure::failed(format!("no home is named {name:?}; there are: {}", known.join(", ")))
+            Failure::failed(format!(
+                "no home is named {name:?}; the homes are: {}",
+                known.join(", ")
+            ))
         })
     }
 
@@ -193,14 +198,14 @@ impl Work {
         let name = &home.name;
         if self.config.peer(name.as_str()).is_some() {
             return Err(Failure::failed(format!(
-                "there is a home {name:?} already; `braid concentrator renew {name}` makes another \
+                "a home {name:?} already exists; `braid concentrator renew {name}` makes another \
                  join line for it",
                 name = name.as_str()
             )));
         }
         if taken.has(name.as_str()) {
             return Err(Failure::failed(format!(
-                "the fleet has a home {:?} already; `braid concentrator status` shows all",
+                "the fleet already has a home {:?}; `braid concentrator status` lists all",
                 name.as_str()
             )));
         }
@@ -224,7 +229,8 @@ impl Work {
     }
 }
 
-/// A home that another concentrator's config has, which writes it down again if it lives.
+/// Removes a home that is in another concentrator's config; that concentrator registers it again if
+/// it is alive.
 #[cfg(feature = "fleet")]
 fn remove_from_fleet(config: &Config, name: &str) -> Result<(), Failure> {
     let mut registry = super::fleet::Registry::of(config)?;
@@ -243,14 +249,14 @@ fn remove_from_fleet(_: &Config, _: &str) -> Result<(), Failure> {
     Err(Failure::failed("this build of braid has no fleet"))
 }
 
-/// Others of a fleet hear of it by the registry: until then they let the home in as before. Whether
-/// they do now.
+/// The fleet's other concentrators learn of it through the registry; until then they let the home
+/// in as before. Returns whether they have learnt of it.
 pub fn tell_if_others_have_not_heard(config: &Config) -> bool {
     let heard = Taken::in_fleet(config).map(drop);
     if let Err(failure) = &heard {
         failure::tell(&format!(
-            "it counts here; the fleet's other concentrators let the home in as before until they \
-             hear of it: {failure}"
+            "it takes effect here; the fleet's other concentrators let the home in as before until \
+             they hear of it: {failure}"
         ));
     }
     heard.is_ok()
@@ -275,7 +281,7 @@ pub fn with_joined(mut config: Config) -> Result<Config, Failure> {
     Ok(config)
 }
 
-/// The line, on standard output; what to do with it, beside.
+/// Prints the line on standard output, and instructions on standard error.
 fn give(
     global: &Global,
     config: &Config,
@@ -294,7 +300,8 @@ fn give(
         show_qr_code(&text)?;
     }
     failure::tell(&format!(
-        "this line lets one router in, once, until {}; on that router: `braid home join -`, and paste it",
+        "this line lets one router join, once, until {}; on that router run `braid home join -` \
+         and paste it",
         line.until
     ));
     if let Ok(editor) = ConfigEditor::open(&config.file) {
@@ -302,7 +309,7 @@ fn give(
     }
     for stand_in in stand_ins {
         failure::tell(&format!(
-            "and for {}, which stands in: `braid home join - --stand-in`, and paste\n{}",
+            "and for the stand-in {}: run `braid home join - --stand-in` and paste\n{}",
             stand_in["concentrator"].as_str().unwrap_or_default(),
             stand_in["line"].as_str().unwrap_or_default()
         ));
@@ -310,7 +317,7 @@ fn give(
     Ok(())
 }
 
-/// Lines for others of the fleet. Where its registry doesn't answer the one line will do.
+/// Lines for the fleet's other concentrators. If the registry doesn't answer, the one line must do.
 #[cfg(feature = "fleet")]
 fn stand_ins(config: &Config, line: &JoinLine) -> Vec<serde_json::Value> {
     if config.fleet.is_none() {
@@ -318,7 +325,7 @@ fn stand_ins(config: &Config, line: &JoinLine) -> Vec<serde_json::Value> {
     }
     let lines = super::fleet::Registry::of(config).and_then(|mut it| it.stand_ins(config, line));
     lines.unwrap_or_else(|error| {
-        failure::tell(&format!("there are no lines for others of the fleet: {error}"));
+        failure::tell(&format!("no join lines for the fleet's other concentrators: {error}"));
         Vec::new()
     })
 }
@@ -337,12 +344,12 @@ pub fn show_qr_code(line: &str) -> Result<(), Failure> {
         false => ("", ""),
     };
     let text: String = code.lines().iter().map(|line| format!("{paint}{line}{reset}\n")).collect();
-    // With stderr closed nobody can be shown it.
+    // If stderr is closed, it can't be shown.
     let _ = terminal.write_all(text.as_bytes());
     Ok(())
 }
 
-/// A home that is to join.
+/// A home to add.
 pub struct NewHome<'a> {
     pub name: &'a Name,
     /// Its inner addresses.
@@ -353,7 +360,7 @@ pub struct NewHome<'a> {
 }
 
 impl NewHome<'_> {
-    /// Adds its `[[peer]]` to the config, and gives the line that lets it in.
+    /// Adds its `[[peer]]` to the config, and returns its join line.
     pub fn add(
         self,
         config: &Config,
@@ -374,7 +381,7 @@ impl NewHome<'_> {
         })
     }
 
-    /// Gives its `[[peer]]` another line, which lets it in as the one before did.
+    /// Gives its `[[peer]]` a new line that replaces the previous one.
     fn renew(
         self,
         config: &Config,
@@ -385,7 +392,7 @@ impl NewHome<'_> {
         self.give(config, editor, endpoints, |editor, line| editor.renew_peer(name, line))
     }
 
-    /// Makes a line, which `enter` writes into the config.
+    /// Creates a line, which `enter` writes into the config.
     fn give(
         self,
         config: &Config,
@@ -409,7 +416,7 @@ impl NewHome<'_> {
         write_secret(&secret_file, &preshared_key.to_base64())
             .map_err(|error| Failure::io(&format!("writing {}", secret_file.display()), &error))?;
         if let Err(error) = editor.save() {
-            // Of no use to anybody; what is told is the first error.
+            // It is useless now; report the first error.
             let _ = braid_durable::remove(&secret_file);
             return Err(error.into());
         }
@@ -431,7 +438,7 @@ impl NewHome<'_> {
     }
 }
 
-/// In whole seconds, as lines have it.
+/// In whole seconds, like join lines.
 fn until(now: Timestamp, valid: Duration) -> Result<Timestamp, Failure> {
     let seconds = i64::try_from(valid.as_secs()).unwrap_or(i64::MAX);
     Timestamp::from_second(now.as_second().saturating_add(seconds))
@@ -442,7 +449,7 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
     let file = own_endpoints::file(config);
     let text = std::fs::read_to_string(&file).map_err(|error| {
         Failure::failed(format!(
-            "{}: {error}; say how homes reach this host: --endpoint HOST:PORT",
+            "{}: {error}; give the address where homes reach this host: --endpoint HOST:PORT",
             file.display()
         ))
     })?;
@@ -452,7 +459,7 @@ fn known_endpoints(config: &Path) -> Result<Vec<Endpoint>, Failure> {
         .collect()
 }
 
-/// One that `add-home` made; another's stays.
+/// Removes a key created by `add-home`; others stay.
 fn remove_preshared_key(config: &Config, peer: &Peer) -> Result<(), Failure> {
     let folder = config.file.parent();
     let is_own = |file: &&Path| {
@@ -470,7 +477,7 @@ pub fn tell_tunnel(global: &Global) -> Result<(), Failure> {
     match global.client()?.reload() {
         Ok(()) => Ok(()),
         Err(ClientError::NotRunning(_) | ClientError::Anothers { .. }) => {
-            failure::tell("no tunnel is running; this counts from the next `braid up` on");
+            failure::tell("no tunnel is running; this takes effect with the next `braid up`");
             Ok(())
         }
         Err(error) => Err(error.into()),

@@ -7,8 +7,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 /// The usual port.
 pub const DEFAULT_PORT: u16 = 51900;
 
-/// A UDP port that nobody has: `wanted`, or one of the hundred from the usual
-/// one on.
+/// A free UDP port: `wanted`, or one of the hundred starting with the default.
 pub fn free_port(wanted: Option<u16>) -> Result<u16, Failure> {
     let is_free = |port: u16| UdpSocket::bind(("0.0.0.0", port)).is_ok();
     if let Some(port) = wanted {
@@ -22,7 +21,7 @@ pub fn free_port(wanted: Option<u16>) -> Result<u16, Failure> {
     })
 }
 
-/// The public addresses that this host leaves from.
+/// This host's public addresses.
 pub fn public_endpoints(port: u16) -> Vec<Endpoint> {
     // Documentation addresses (RFC 5737, RFC 3849): a connected UDP socket
     // shows the route's source address, and sends nothing.
@@ -64,7 +63,7 @@ pub fn addresses(config: &Config, wanted: &[IpAddr], taken: &Taken) -> Result<Ve
             let networks: Vec<String> =
                 networks.iter().map(|network| network.trunc().to_string()).collect();
             return Err(Failure::failed(format!(
-                "{address} is in no network of this tunnel: {}",
+                "{address} is in none of this tunnel's networks: {}",
                 networks.join(", ")
             )));
         }
@@ -79,8 +78,8 @@ pub fn addresses(config: &Config, wanted: &[IpAddr], taken: &Taken) -> Result<Ve
             return Err(Failure::failed(format!("{address} is home {home:?}'s, of this fleet")));
         }
         if networks.iter().any(|network| network.contains(address) && is_edge(network, *address)) {
-            let what = "is the network's own, or its broadcast address";
-            return Err(Failure::failed(format!("{address} {what}: no home can have it")));
+            let what = "is the network address or the broadcast address";
+            return Err(Failure::failed(format!("{address} {what}: a home can't use it")));
         }
         if networks.iter().any(|network| network.addr() == *address) {
             return Err(Failure::failed(format!("{address} is this host's own")));
@@ -111,7 +110,7 @@ pub fn of_home(config: &Config, home: &Peer) -> Result<Vec<IpNet>, Failure> {
     let found: Vec<IpNet> = in_ours.collect();
     match found.is_empty() && !networks.is_empty() {
         true => Err(Failure::failed(format!(
-            "home {:?} has no address of the tunnel's own networks: edit its [[peer]] by hand",
+            "home {:?} has no address in the tunnel's networks: edit its [[peer]] by hand",
             home.name.as_str()
         ))),
         false => Ok(found),
@@ -126,7 +125,7 @@ fn free_address(network: IpNet, peers: &[Peer], of_fleet: &Taken) -> Result<IpNe
         address == network.addr()
             || of_fleet.home_at(address).is_some()
             || peers.iter().flat_map(|peer| &peer.allowed_ips).any(|prefix| {
-                // A default route or the like takes no single address.
+                // A default route or the like doesn't occupy single addresses.
                 prefix.net().prefix_len() > network.prefix_len() && prefix.contains(address)
             })
     };
@@ -138,7 +137,7 @@ fn free_address(network: IpNet, peers: &[Peer], of_fleet: &Taken) -> Result<IpNe
         .ok_or_else(|| Failure::failed(format!("no address is left in {}", network.trunc())))
 }
 
-/// A network of one or two addresses has none such (RFC 3021), and IPv6's last one is nothing
+/// Networks of one or two addresses have no edges (RFC 3021), and IPv6's last address is nothing
 /// special.
 fn is_edge(network: &IpNet, address: IpAddr) -> bool {
     let has_edges = network.max_prefix_len() - network.prefix_len() > 1;

@@ -7,11 +7,10 @@ use braid_control::status::{PeerStatus, Status};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How often it is looked whether homes have gone.
+/// How often to check whether homes have moved.
 const LOOK: Duration = Duration::from_millis(200);
-/// Routers have heard by then that homes' addresses are announced here no more, and what they sent
-/// before that has been passed on. It takes tens of milliseconds with BIRD and FRR (test
-/// `moving_addresses`).
+/// By then routers know that homes' addresses are no longer announced here, and earlier packets
+/// have been forwarded. It takes tens of milliseconds with BIRD and FRR (test `moving_addresses`).
 const ROUTERS_HEAR_WITHIN: Duration = Duration::from_secs(1);
 
 impl Drain {
@@ -47,7 +46,8 @@ impl Drain {
         match homes.going.is_empty() {
             true => Ok(()),
             false => Err(Failure::failed(format!(
-                "not gone yet: {}; it goes on: `braid concentrator list` shows who is served here",
+                "not moved yet: {}; draining continues: `braid concentrator list` shows which \
+                 homes are served here",
                 homes.going.join(", ")
             ))),
         }
@@ -65,27 +65,27 @@ impl Undrain {
             set(global, false)?;
         }
         if let Some(fleet) = &config.fleet {
-            // Others may have asked for it, too.
+            // The registry may also say that it drains.
             return of_fleet(global, &config, fleet.name.as_str(), false, self.dry_run);
         }
         let value = json!({ "draining": false, "dry_run": self.dry_run, "changed": drains });
         global.print(&value, || match (drains, self.dry_run) {
-            (false, _) => "it takes homes already".to_owned(),
-            (true, true) => "it would take homes again".to_owned(),
-            (true, false) => "it takes homes again; those that have it first come back".to_owned(),
+            (false, _) => "it already accepts homes".to_owned(),
+            (true, true) => "it would accept homes again".to_owned(),
+            (true, false) => "it accepts homes again; those that prefer it come back".to_owned(),
         })
     }
 }
 
-/// Who goes and who stays, by name.
+/// Which homes move and which stay, by name.
 #[derive(Default)]
 struct Homes {
-    /// Served here, and could be elsewhere.
+    /// Served here, and able to move.
     going: Vec<String>,
     elsewhere: Vec<String>,
-    /// Have no other concentrator, or don't say so, as they are of an older version.
+    /// Homes without another concentrator, or of an older version that doesn't state it.
     staying: Vec<String>,
-    /// Other routers still send here what is for one that is served elsewhere.
+    /// Other routers still send packets here for a home that is served elsewhere.
     announced: bool,
 }
 
@@ -104,7 +104,7 @@ impl Homes {
         homes
     }
 
-    /// Whether some would notice if this concentrator ended now, and will not soon.
+    /// Whether homes would notice if this concentrator ended now, but soon won't.
     fn concern_this(&self) -> bool {
         !self.going.is_empty() || self.announced
     }
@@ -115,10 +115,11 @@ impl Homes {
 
     fn foretold(&self, runs: bool) -> String {
         if !runs {
-            return "no tunnel is running: it would drain from the next `braid up` on".to_owned();
+            return "no tunnel is running: draining would start with the next `braid up`"
+                .to_owned();
         }
         let going = self.going.len();
-        format!("{} would go to another concentrator{}", homes(going), self.stay())
+        format!("{} would move to another concentrator{}", homes(going), self.stay())
     }
 
     fn told(&self) -> String {
@@ -135,7 +136,7 @@ impl Homes {
         match self.staying.as_slice() {
             [] => String::new(),
             names => format!(
-                "\nno other concentrator, as far as is known here: {}; cut off when this one goes",
+                "\nno other concentrator known for {}: cut off when this one stops",
                 names.join(", ")
             ),
         }
@@ -155,12 +156,12 @@ fn of_concentrator(global: &Global) -> Result<Config, Failure> {
         false => Ok(config),
         true => Err(Failure::new(
             FailureKind::Config,
-            "this is no concentrator: its config has no interface.listen",
+            "this is not a concentrator: its config has no interface.listen",
         )),
     }
 }
 
-/// Another concentrator, by the registry.
+/// Drains another concentrator, through the registry.
 #[cfg(feature = "fleet")]
 fn of_fleet(
     global: &Global,
@@ -179,18 +180,18 @@ fn of_fleet(
     let is_other = config.fleet.as_ref().is_none_or(|own| own.name.as_str() != name);
     if !draining && is_other && fleet.alive.get(name).is_some_and(|alive| alive.draining) {
         return Err(Failure::failed(format!(
-            "{name} drains by a command that was given there, and takes homes again by `braid \
-             concentrator undrain` there"
+            "{name} is draining because of a command given there; it accepts homes again after \
+             `braid concentrator undrain` there"
         )));
     }
     let value = json!({
         "concentrator": name, "draining": draining, "dry_run": dry_run, "served_there": names,
     });
     global.print(&value, || match (draining, dry_run) {
-        (true, true) => format!("{} would go from {name}", homes(names.len())),
-        (true, false) => format!("{} go from {name}, those that can", homes(names.len())),
-        (false, true) => format!("{name} would take homes again"),
-        (false, false) => format!("{name} takes homes again"),
+        (true, true) => format!("{} would leave {name}", homes(names.len())),
+        (true, false) => format!("{} leave {name}, if they can", homes(names.len())),
+        (false, true) => format!("{name} would accept homes again"),
+        (false, false) => format!("{name} accepts homes again"),
     })
 }
 

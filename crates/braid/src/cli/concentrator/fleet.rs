@@ -1,4 +1,4 @@
-//! Commands about a fleet, to its registry.
+//! Commands about a fleet, through its registry.
 
 use super::super::Global;
 use super::super::failure::{Failure, FailureKind};
@@ -15,9 +15,9 @@ use ipnet::IpNet;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
-/// How often a change is tried whose record somebody else changes at the same time.
+/// How often to retry a change if somebody else changes the record at the same time.
 const TRIES: usize = 10;
-/// Who has this key adds to the fleet, for so long at the most.
+/// The holder of this key may add to the fleet, for at most this long.
 const ADDING_KEY: &str = "adding";
 const ADDING: Duration = Duration::from_secs(20);
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
@@ -30,12 +30,15 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// That of the config's fleet.
+    /// Opens the registry of the config's fleet.
     pub fn of(config: &Config) -> Result<Registry, Failure> {
         let Some(fleet) = &config.fleet else {
             return Err(Failure::new(
                 FailureKind::Config,
-                format!("{} has no [fleet]: this concentrator is by itself", config.file.display()),
+                format!(
+                    "{} has no [fleet]: this concentrator isn't part of one",
+                    config.file.display()
+                ),
             ));
         };
         let store = fleet_store::open(&fleet.registry).map_err(|error| unread(&error))?;
@@ -48,7 +51,7 @@ impl Registry {
         Fleet::parse(&entries).map_err(|error| unread(&error))
     }
 
-    /// Whether the concentrator is to be left by its homes.
+    /// Sets whether homes should leave the concentrator.
     pub fn set_draining(&mut self, name: &str, draining: bool) -> Result<(), Failure> {
         self.change(|fleet| {
             let (found, version) = fleet
@@ -60,13 +63,13 @@ impl Registry {
         })
     }
 
-    /// The concentrator is gone for good.
+    /// Removes a concentrator that is gone for good.
     fn forget(&mut self, name: &str, dry_run: bool) -> Result<Vec<String>, Failure> {
         let fleet = self.read()?;
         if fleet.alive.contains_key(name) {
             return Err(Failure::failed(format!(
-                "concentrator {name} lives, and would write itself down again: remove [fleet] from \
-                 its config, `braid down` and `braid up` there, and wait until it is silent"
+                "concentrator {name} is alive, and would register itself again: remove [fleet] \
+                 from its config, `braid down` and `braid up` there, and wait until it is silent"
             )));
         }
         let homes = fleet.homes.iter().filter(|(_, (home, _))| home.from == name);
@@ -85,7 +88,7 @@ impl Registry {
         Ok(homes)
     }
 
-    /// Where the home is to be; none leaves it to the fleet.
+    /// Sets the home's concentrator; `None` lets the fleet choose.
     fn pin(&mut self, name: &str, to: Option<&str>) -> Result<(), Failure> {
         self.change(|fleet| {
             let (home, version) =
@@ -98,7 +101,7 @@ impl Registry {
         })
     }
 
-    /// The home is nobody's any more.
+    /// Removes the home.
     pub fn remove_home(&mut self, name: &str) -> Result<(), Failure> {
         self.change(|fleet| {
             let (_, version) =
@@ -107,8 +110,7 @@ impl Registry {
         })
     }
 
-    /// Waits until nobody else adds to the fleet. Whoever crashes meanwhile holds up the others for
-    /// [`ADDING`].
+    /// Waits until nobody else adds to the fleet. A crash meanwhile delays others for [`ADDING`].
     pub fn begin_to_add(&mut self) -> Result<(), Failure> {
         self.store.keep_alive(ADDING).map_err(|error| unread(&error))?;
         let until = Instant::now() + 2 * ADDING;
@@ -118,7 +120,8 @@ impl Registry {
                 Written::Done => return Ok(()),
                 Written::Conflict if Instant::now() >= until => {
                     return Err(Failure::failed(
-                        "other concentrators add to the fleet all the time: nothing was done",
+                        "other concentrators keep changing the fleet at the same time: nothing was \
+                         done; try again",
                     ));
                 }
                 Written::Conflict => std::thread::sleep(LOOK_AGAIN),
@@ -128,21 +131,21 @@ impl Registry {
 
     /// Lets others add.
     pub fn end_to_add(&mut self) {
-        // If not so, when it is over by itself.
+        // Otherwise it expires by itself.
         let _ = self.store.remove(ADDING_KEY, Expected::Any);
     }
 
-    /// A home that is to join. The concentrator whose config has it tells the rest.
+    /// Registers a home that is to join. The concentrator with its config adds the rest.
     pub fn write_home(&mut self, name: &str, addresses: &[IpNet]) -> Result<(), Failure> {
         let hosts = addresses.iter().map(|net| IpNet::from(net.addr()).to_string());
         let home = Home { addresses: hosts.collect(), ..Home::default() };
         let value = json!(home).to_string();
         let written = self.store.write(&Home::key(name), &value, Expected::Absent, Life::Lasting);
-        // Where it is there meanwhile, the tunnel was quicker.
+        // If it exists meanwhile, the tunnel was quicker.
         written.map(drop).map_err(|error| unread(&error))
     }
 
-    /// This concentrator, new in the fleet, which nobody else adds to.
+    /// Registers this concentrator, while nobody else adds to the fleet.
     pub fn write_concentrator(
         &mut self,
         fleet: &Fleet,
@@ -154,14 +157,14 @@ impl Registry {
         if let Some((there, _)) = fleet.concentrators.get(name) {
             let at = there.endpoints.join(", ");
             let how = match fleet.alive.contains_key(name) {
-                true => "--name gives this one another".to_owned(),
+                true => "choose another with --name".to_owned(),
                 false => format!(
-                    "--name gives this one another; if that one is gone for good, `braid \
-                     concentrator forget {name}` at one of the others gives its name up"
+                    "choose another with --name; if that one is gone for good, `braid concentrator \
+                     forget {name}` at one of the others gives its name up"
                 ),
             };
             return Err(Failure::failed(format!(
-                "the fleet has a concentrator {name:?} already, at {at}: {how}"
+                "the fleet already has a concentrator {name:?}, at {at}: {how}"
             )));
         }
         let concentrator = Concentrator {
@@ -174,13 +177,13 @@ impl Registry {
         match self.store.write(&key, &value, Expected::Absent, Life::Lasting) {
             Ok(Written::Done) => Ok(()),
             Ok(Written::Conflict) => {
-                Err(Failure::failed(format!("the fleet has a concentrator {name:?} already")))
+                Err(Failure::failed(format!("the fleet already has a concentrator {name:?}")))
             }
             Err(error) => Err(failed(&error)),
         }
     }
 
-    /// Changes a record as it is; again where somebody else did so at the same time.
+    /// Changes a record; retries if somebody else changed it at the same time.
     fn change(
         &mut self,
         change: impl Fn(&Fleet) -> Result<(String, Option<Value>, i64), Failure>,
@@ -196,15 +199,17 @@ impl Registry {
                 return Ok(());
             }
         }
-        Err(Failure::failed("others change the same record all the time: nothing was done"))
+        Err(Failure::failed(
+            "others keep changing the same record at the same time: nothing was done; try again",
+        ))
     }
 
-    /// The same line for others of the fleet, the first that would serve the home first.
+    /// The same line for other concentrators of the fleet, in the home's order of preference.
     pub fn stand_ins(&mut self, config: &Config, line: &JoinLine) -> Result<Vec<Value>, Failure> {
         let own = config.fleet.as_ref().map_or("", |fleet| fleet.name.as_str());
         let fleet = self.read()?;
         let order = placement::order(&fleet, line.name.as_str(), &Home::default());
-        // One that has been silent could let nobody in; where all are, their lines are for later.
+        // A silent one couldn't let anybody in; if all are silent, their lines are for later.
         let any_lives = fleet.alive.keys().any(|name| name != own);
         let serves = |name: &&str| !any_lives || fleet.alive.contains_key(*name);
         let others =
@@ -214,7 +219,7 @@ impl Registry {
             let endpoints: Vec<Endpoint> =
                 concentrator.endpoints.iter().filter_map(|it| it.parse().ok()).collect();
             let concentrator = concentrator.public_key.parse().ok()?;
-            // Whether that one listens for TLS its record doesn't say.
+            // Its record doesn't say whether it listens for TLS.
             let fallback_port = None;
             let line = JoinLine { concentrator, endpoints, fallback_port, ..line.clone() };
             Some(json!({ "concentrator": name, "line": line.to_string() }))
@@ -266,14 +271,16 @@ impl MoveHome {
         if to.is_none() && !self.to_any {
             return Err(Failure::new(
                 FailureKind::Usage,
-                "say to which concentrator, or --to-any to leave it to the fleet",
+                "name a concentrator, or use --to-any to let the fleet choose",
             ));
         }
         registry.pin(&self.home, to)?;
         let value = json!({ "home": self.home, "pinned": to });
         global.print(&value, || match to {
-            Some(to) => format!("{} goes to {to} once that answers it, and stays there", self.home),
-            None => format!("{} goes where the fleet has it", self.home),
+            Some(to) => {
+                format!("{} moves to {to} once {to} answers it, and stays there", self.home)
+            }
+            None => format!("{} goes where the fleet places it", self.home),
         })
     }
 }
@@ -286,14 +293,14 @@ impl Forget {
         let value = json!({ "concentrator": name, "dry_run": self.dry_run, "homes": homes });
         global.print(&value, || {
             let begins = match self.dry_run {
-                true => format!("{name} would be of the fleet no more"),
-                false => format!("{name} is of the fleet no more"),
+                true => format!("{name} would be removed from the fleet"),
+                false => format!("{name} is removed from the fleet"),
             };
             match homes.is_empty() {
                 true => begins,
                 false => format!(
-                    "{begins}; homes that its config had are served as before, until they are \
-                     removed (`braid concentrator remove-home`) or in another config: {}",
+                    "{begins}; homes in its config are served as before, until they are removed \
+                     (`braid concentrator remove-home`) or in another config: {}",
                     homes.join(", ")
                 ),
             }
@@ -333,7 +340,7 @@ fn table(fleet: &Fleet, own: Option<&str>) -> String {
             None => "has yet to join".to_owned(),
         });
         let first = placement::order(fleet, name, home).first().map(|first| (*first).to_owned());
-        // One that drains or is gone isn't where it was sent.
+        // A home isn't at a pinned concentrator that drains or is gone.
         let is_pinned = first.is_some() && home.pinned == first;
         let pinned = if is_pinned { " (by hand)" } else { "" };
         vec![
@@ -349,14 +356,14 @@ fn table(fleet: &Fleet, own: Option<&str>) -> String {
 
 fn unknown<'a>(what: &str, name: &str, known: impl Iterator<Item = &'a String>) -> Failure {
     let known: Vec<&str> = known.map(String::as_str).collect();
-    Failure::failed(format!("the fleet has no {what} {name:?}; there are: {}", known.join(", ")))
+    Failure::failed(format!("the fleet has no {what} {name:?}; it has: {}", known.join(", ")))
 }
 
-/// Of what changes nothing, or nothing that lasts.
+/// The failure of something that changes nothing, or nothing lasting.
 fn unread(error: &StoreError) -> Failure {
     Failure::failed(error.to_string())
 }
 
 fn failed(error: &StoreError) -> Failure {
-    Failure::failed(format!("{error}; nothing was changed, as far as is known"))
+    Failure::failed(format!("{error}; as far as is known, nothing was changed"))
 }

@@ -91,20 +91,17 @@ impl Init {
             show_qr_code(&text)?;
         }
         failure::tell(&format!(
-            "this line lets one router in, once, until {until}. Next:{start}\n  \
-             1. open UDP port {port} in this host's firewall, and in its provider's if there is one\n  \
-             2. on the router at home: `braid home join -`, and paste the line\n  \
-             3. here: `braid concentrator list` shows whether it has joined"
+            "this line lets one router join, once, until {until}. Next:{start}\n  1. open UDP port {port} in this host's firewall, and in its provider's if there is one\n  2. on the router at home: `braid home join -`, and paste the line\n  3. here: `braid concentrator list` shows whether it has joined"
         ));
         Ok(())
     }
 
-    /// A fleet's homes come by themselves.
+    /// A fleet's homes connect by themselves.
     fn first_home(&self, taken: &Taken) -> Result<Option<Name>, Failure> {
         match &self.home {
             Some(name) if taken.has(name.as_str()) => Err(Failure::failed(format!(
-                "the fleet has a home {:?} already, which comes here by itself: without --home none \
-                 is added",
+                "the fleet already has a home {:?}, which will connect here by itself: without \
+                 --home none is added",
                 name.as_str()
             ))),
             Some(name) => Ok(Some(name.clone())),
@@ -120,13 +117,14 @@ impl Init {
         let found = addresses::public_endpoints(port);
         if found.is_empty() {
             return Err(Failure::failed(
-                "this host has no public address of its own; say how homes reach it: --endpoint HOST:PORT",
+                "this host has no public address of its own; give the address where homes reach \
+                 it: --endpoint HOST:PORT",
             ));
         }
         Ok(found)
     }
 
-    /// What is wrong with the options, said of them: there is no config yet whose lines could be.
+    /// Reports errors in terms of the options, as there is no config yet.
     fn check_fleet(&self, config: &Path) -> Result<(), Failure> {
         let wrong = |what: &str| Err(Failure::new(FailureKind::Usage, what.to_owned()));
         let Some(registry) = &self.fleet else { return Ok(()) };
@@ -139,13 +137,14 @@ impl Init {
             (matches!(registry, Registry::File(_)), registry.plain_members().next().is_some());
         if !is_file && !is_plain && self.ca_file.is_none() {
             return wrong(
-                "etcds:// needs --ca-file FILE: the PEM file of who signed etcd's certificates",
+                "etcds:// needs --ca-file FILE: the PEM file of the CA that signed etcd's \
+                 certificates",
             );
         }
         if is_plain && self.etcd_user.is_some() {
             return wrong(
-                "--etcd-user without TLS: anybody on the way reads the password; --fleet etcds://… \
-                 and --ca-file FILE",
+                "--etcd-user without TLS: the password would cross the network unencrypted; \
+                 --fleet etcds://… and --ca-file FILE",
             );
         }
         for (option, file) in
@@ -212,8 +211,8 @@ impl Init {
 
 fn counted(homes: usize) -> String {
     match homes {
-        1 => "a home, which comes here by itself".to_owned(),
-        homes => format!("{homes} homes, which come here by themselves"),
+        1 => "a home, which will connect here by itself".to_owned(),
+        homes => format!("{homes} homes, which will connect here by themselves"),
     }
 }
 

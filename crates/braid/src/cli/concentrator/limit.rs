@@ -16,7 +16,7 @@ impl Limit {
         if !self.none && self.down.is_none() && self.up.is_none() {
             return Err(Failure::new(
                 FailureKind::Usage,
-                "say --down RATE, --up RATE, or --none to take the limit away",
+                "give --down RATE, --up RATE, or --none to remove the limits",
             ));
         }
         let mut editor = ConfigEditor::open_alone(&config.file)?;
@@ -28,10 +28,10 @@ impl Limit {
         let value = json!({ "home": self.home, "down": rate(limit.down), "up": rate(limit.up) });
         global.print(&value, || match (limit.down, limit.up) {
             (None, None) => format!("{} has no limit", self.home),
-            (Some(down), None) => format!("{} gets {down} at the most", self.home),
-            (None, Some(up)) => format!("{} sends {up} at the most", self.home),
+            (Some(down), None) => format!("{} receives at most {down}", self.home),
+            (None, Some(up)) => format!("{} sends at most {up}", self.home),
             (Some(down), Some(up)) => {
-                format!("{} gets {down} and sends {up} at the most", self.home)
+                format!("{} receives at most {down} and sends at most {up}", self.home)
             }
         })
     }
@@ -41,7 +41,7 @@ fn limit_of(config: &Config, name: &str) -> Result<Cap, Failure> {
     let Some(peer) = config.peer(name) else {
         let known: Vec<&str> = config.peers.iter().map(|peer| peer.name.as_str()).collect();
         return Err(Failure::failed(format!(
-            "no home is named {name:?}; there are: {}",
+            "no home is named {name:?}; the homes are: {}",
             known.join(", ")
         )));
     };

@@ -7,7 +7,7 @@ use braid_control::status::{PeerStatus, Status};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A home as the list has it.
+/// A home in the list.
 #[derive(Serialize)]
 pub struct Home {
     pub name: String,
@@ -36,7 +36,7 @@ impl List {
     }
 }
 
-/// All homes of a config that knows those that have joined; `running` is what the tunnel says.
+/// All homes of a config, including joined ones; `running` is the tunnel's status.
 pub fn homes(config: &Config, running: Option<&Status>, now: Timestamp) -> Vec<Home> {
     let homes = config.peers.iter().map(|peer| {
         let is_it = |status: &&PeerStatus| status.public_key == peer.public_key.to_string();
@@ -46,7 +46,7 @@ pub fn homes(config: &Config, running: Option<&Status>, now: Timestamp) -> Vec<H
     homes.collect()
 }
 
-/// `status` is what the running tunnel says, if one runs.
+/// `status` is the running tunnel's, if one runs.
 fn home(peer: &Peer, status: Option<Option<&PeerStatus>>, now: Timestamp) -> Home {
     let state = match peer.enrolment.filter(|_| !peer.is_known()) {
         Some(line) if line.until < now => State::Expired { until: line.until.to_string() },
@@ -63,14 +63,14 @@ fn home(peer: &Peer, status: Option<Option<&PeerStatus>>, now: Timestamp) -> Hom
 
 fn table(homes: &[Home]) -> String {
     if homes.is_empty() {
-        return "no home; `braid concentrator add-home NAME` lets one in".to_owned();
+        return "no homes; `braid concentrator add-home NAME` adds one".to_owned();
     }
     let lines = homes.iter().map(|home| {
         let state = match &home.state {
             State::Invited { until } => format!("has yet to join, until {until}"),
             State::Expired { until } => {
                 format!(
-                    "has not joined, and can't since {until}; `braid concentrator renew {}`",
+                    "has not joined; its join line expired {until}: `braid concentrator renew {}`",
                     home.name
                 )
             }

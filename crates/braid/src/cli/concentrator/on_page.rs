@@ -35,10 +35,10 @@ struct HomesOfTunnel {
 
 impl HomesOfTunnel {
     fn tunnel(&self) -> Result<Arc<dyn Tunnel>, Refusal> {
-        self.tunnel.upgrade().ok_or_else(|| Refusal::Failed("the tunnel goes down".into()))
+        self.tunnel.upgrade().ok_or_else(|| Refusal::Failed("the tunnel is shutting down".into()))
     }
 
-    /// Changes the config's file, and has the tunnel read it.
+    /// Changes the config's file, and reloads the tunnel.
     fn change<T>(
         &self,
         change: impl FnOnce(Config) -> Result<T, Failure>,
@@ -106,7 +106,7 @@ impl Homes for HomesOfTunnel {
         let (home, _) = parsed(&wish)?;
         let (Renewed { line, tidied }, read) =
             self.change(|config| add_home::renew(config, &home))?;
-        tracing::info!("home {name} got another join line on the page");
+        tracing::info!("home {name} got a new join line on the page");
         let trouble = read.err().map(|refusal| not_read(&refusal));
         Ok(once_shown(&line, trouble.or(tidied.err().map(|error| error.to_string()))))
     }
@@ -151,7 +151,7 @@ fn refused(failure: &Failure) -> Refusal {
 
 fn not_read(refusal: &Refusal) -> String {
     format!(
-        "the config is changed, but the tunnel couldn't read it again: {refusal}; mend that, then \
+        "the config is changed, but the tunnel couldn't reload it: {refusal}; fix that, then \
          `braid reload`"
     )
 }
@@ -160,7 +160,7 @@ fn once_shown(line: &JoinLine, trouble: Option<String>) -> OnceShown {
     OnceShown { line: line.to_string(), until_unix: line.until.as_second(), trouble }
 }
 
-/// Why the daemon can't replace a config, if so: its unit may take that right away.
+/// Why the daemon can't replace a config, if so: its unit may forbid it.
 fn not_writable(file: &Path) -> Option<String> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
@@ -172,7 +172,7 @@ fn not_writable(file: &Path) -> Option<String> {
     ))
 }
 
-/// A host's prefix is an address to people.
+/// Shows a host prefix as an address.
 fn without_length(prefix: &str) -> String {
     match prefix.parse::<IpNet>() {
         Ok(net) if net.prefix_len() == net.max_prefix_len() => net.addr().to_string(),
@@ -188,11 +188,11 @@ fn unix(text: &str) -> i64 {
     text.parse().map_or(0, Timestamp::as_second)
 }
 
-/// When homes that are gone were connected last, as history has it.
+/// When disconnected homes were last connected, from history.
 #[derive(Default)]
 struct LastSeen(BTreeMap<String, (Instant, Option<i64>)>);
 
-/// Who is gone changes nothing in history.
+/// How long an answer stays valid: a disconnected home doesn't change history.
 const ASK_AGAIN: Duration = Duration::from_secs(60);
 
 impl LastSeen {
@@ -201,7 +201,7 @@ impl LastSeen {
         self.0.retain(|name, _| homes.iter().any(|home| home.name == *name));
     }
 
-    /// Of a home that isn't connected now (Unix seconds).
+    /// When a currently disconnected home was last connected (Unix seconds).
     fn of(&mut self, history: &Recorder, name: &str, now: i64) -> Option<i64> {
         if let Some((asked, seen)) = self.0.get(name)
             && asked.elapsed() < ASK_AGAIN
@@ -214,8 +214,7 @@ impl LastSeen {
     }
 }
 
-/// The end of the last minute in which it was connected, or of the hour, where that is all that
-/// is kept.
+/// The end of the last minute in which it was connected, or of the hour if only hours are kept.
 fn last_up(history: &Recorder, name: &str, now: i64) -> Option<i64> {
     let series = Series::Peer(name.to_owned());
     let last = |level: Level, from: i64, to: i64| {

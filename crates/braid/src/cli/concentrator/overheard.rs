@@ -3,20 +3,20 @@
 use braid_control::config::{Endpoint, Host, Registry};
 use std::net::UdpSocket;
 
-/// That this registry is such a one, if it is. What goes to this host itself nobody else sees.
+/// A warning if this registry is such a one. Traffic to this host itself can't be seen by others.
 pub fn overheard(registry: &Registry) -> Option<String> {
     let others: Vec<&str> = registry.plain_members().filter(|member| !is_here(member)).collect();
     let first = others.first()?;
     Some(format!(
-        "without TLS the fleet's records, with homes' keys, go to {first} for everybody on the way \
-         to read and change: etcds://… with the PEM file of who signed etcd's certificates keeps \
-         them"
+        "without TLS, everybody on the way to {first} can read and change the fleet's records, \
+         including homes' keys: use etcds://… with the PEM file of the CA that signed etcd's \
+         certificates"
     ))
 }
 
 fn is_here(member: &str) -> bool {
     match member.parse().map(|endpoint: Endpoint| endpoint.host) {
-        // The addresses that can be bound are this host's.
+        // An address that can be bound belongs to this host.
         Ok(Host::Address(address)) => UdpSocket::bind((address, 0)).is_ok(),
         Ok(Host::Name(name)) => name == "localhost",
         Err(_) => false,

@@ -1,5 +1,5 @@
-//! Names and addresses that the homes of a fleet have, by its registry: what this concentrator
-//! knows of them is some seconds old, or nothing yet.
+//! Names and addresses of a fleet's homes, from its registry, as this concentrator's knowledge is
+//! some seconds old or missing.
 
 use super::super::failure::Failure;
 use braid_control::config::{Config, Endpoint};
@@ -8,12 +8,12 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// By the homes' names.
+/// Addresses by home name.
 #[derive(Debug, Default)]
 pub struct Taken(BTreeMap<String, Vec<IpNet>>);
 
 impl Taken {
-    /// Those of the config's fleet; none where it is in none.
+    /// Those of the config's fleet; empty if it is in none.
     ///
     /// # Errors
     /// The registry doesn't answer, or refuses.
@@ -32,7 +32,7 @@ impl Taken {
         Taken(homes.map(|(name, (home, _))| (name.clone(), nets(&home.addresses))).collect())
     }
 
-    /// None: this build knows no fleets.
+    /// Empty: this build doesn't support fleets.
     ///
     /// # Errors
     /// None.
@@ -58,12 +58,12 @@ impl Taken {
     }
 }
 
-/// The right to add to a fleet: until it is dropped nobody else adds a home or a concentrator,
-/// since two who look at the same time would find the same names and addresses free. Without a
-/// registry it is to nothing.
+/// The right to add to a fleet: until it is dropped, nobody else adds a home or a concentrator, as
+/// two who look at the same time would find the same names and addresses free. Without a registry
+/// it has no effect.
 #[derive(Default)]
 pub struct Adding {
-    /// What there is.
+    /// What is taken.
     pub taken: Taken,
     #[cfg(feature = "fleet")]
     registry: Option<super::fleet::Registry>,
@@ -73,10 +73,10 @@ pub struct Adding {
 
 #[cfg(feature = "fleet")]
 impl Adding {
-    /// To the config's fleet; where it is in none, to nothing.
+    /// Acquires it for the config's fleet, if it is in one.
     ///
     /// # Errors
-    /// The registry doesn't answer, or refuses; others add all the time.
+    /// The registry doesn't answer, or refuses; or others keep adding.
     pub fn to_fleet(config: &Config) -> Result<Adding, Failure> {
         let mut adding = Adding::default();
         if config.fleet.is_none() {
@@ -84,25 +84,25 @@ impl Adding {
         }
         let mut registry = super::fleet::Registry::of(config)?;
         registry.begin_to_add()?;
-        // From here on it is given back whatever comes.
+        // From here on it is released in any case.
         adding.fleet = adding.registry.insert(registry).read()?;
         adding.taken = Taken::by(&adding.fleet);
         Ok(adding)
     }
 
-    /// Writes a home down that the config has now, so that nobody takes its name and its addresses
-    /// before the tunnel does so.
+    /// Registers a home that is now in the config, so that nobody takes its name and addresses
+    /// before the tunnel registers it.
     pub fn home(&mut self, name: &str, addresses: &[IpNet]) {
         let Some(registry) = &mut self.registry else { return };
         if let Err(failure) = registry.write_home(name, addresses) {
             super::super::failure::tell(&format!(
-                "the fleet's registry doesn't know {name} yet, and will once the tunnel tells it: \
-                 {failure}"
+                "the fleet's registry doesn't know {name} yet; the running tunnel will register \
+                 it: {failure}"
             ));
         }
     }
 
-    /// Writes this concentrator down by its name in the fleet, which is to be its own.
+    /// Registers this concentrator in the fleet under a unique name.
     ///
     /// # Errors
     /// Another one has the name; the registry doesn't answer, or refuses.
@@ -132,7 +132,7 @@ impl Drop for Adding {
 
 #[cfg(not(feature = "fleet"))]
 impl Adding {
-    /// To nothing: this build knows no fleets.
+    /// No effect: this build doesn't support fleets.
     ///
     /// # Errors
     /// None.

@@ -10,7 +10,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// What the host says of its network.
+/// Commands that describe the host's network.
 const COMMANDS: [(&str, &[&str]); 6] = [
     ("ip", &["-s", "link"]),
     ("ip", &["address"]),
@@ -20,10 +20,10 @@ const COMMANDS: [(&str, &[&str]); 6] = [
     ("nft", &["list", "ruleset"]),
 ];
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Of the log the end.
+/// How much of the log's end is included.
 const MOST_LOG: usize = 64 * 1024;
 
-/// Writes it, readable by its owner alone. A file that is there is left alone.
+/// Writes it, mode 0600. An existing file isn't overwritten.
 pub fn write(file: &Path, facts: &Facts, findings: &[Finding]) -> Result<(), Failure> {
     let mut blackout = Blackout::default();
     for name in names(facts) {
@@ -32,7 +32,7 @@ pub fn write(file: &Path, facts: &Facts, findings: &[Finding]) -> Result<(), Fai
     let text = blackout.applied(&text(facts, findings));
     braid_durable::create(file, text.as_bytes(), 0o600).map_err(|error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
-            let message = format!("{}: is there already; name a new file", file.display());
+            let message = format!("{} already exists; name a new file", file.display());
             Failure::new(FailureKind::Usage, message)
         }
         _ => Failure::io(&format!("writing {}", file.display()), &error),
@@ -76,7 +76,7 @@ fn said(program: &str, arguments: &[&str]) -> String {
     tool::said(program, arguments, PATIENCE).unwrap_or_else(|error| format!("({error})"))
 }
 
-/// Who would be recognised by them: hosts, homes, the owner's names for links stay.
+/// Names that could identify somebody; names of links stay.
 fn names(facts: &Facts) -> Vec<String> {
     let config = &facts.config;
     let mut names: Vec<String> = Vec::new();

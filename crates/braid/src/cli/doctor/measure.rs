@@ -1,4 +1,4 @@
-//! Has the running tunnel measure its links, and shows what was found.
+//! Makes the running tunnel measure its links, and shows the results.
 
 use crate::cli::failure::{Failure, tell};
 use crate::cli::status_table::columns;
@@ -7,10 +7,10 @@ use braid_control::measured::{Measured, NewMeasure, Rates};
 use std::thread;
 use std::time::Duration;
 
-/// How often it is asked how far it is.
+/// How often the progress is requested.
 const LOOK: Duration = Duration::from_millis(300);
 
-/// Measures, telling how far it is.
+/// Measures, showing the progress.
 ///
 /// # Errors
 /// When no tunnel runs, or it can't measure.
@@ -33,12 +33,12 @@ pub fn run(client: &Client, wish: &NewMeasure) -> Result<Measured, Failure> {
         return match (status.trouble, status.measured) {
             (None, Some(measured)) => Ok(measured),
             (Some(trouble), _) => Err(Failure::failed(trouble)),
-            (None, None) => Err(Failure::failed("the measurement came to nothing; see the log")),
+            (None, None) => Err(Failure::failed("the measurement gave no result; see the log")),
         };
     }
 }
 
-/// A row for each link and for all; what the others would bring without each link.
+/// A row for each link and for all; and the total without each link.
 pub fn render(measured: &Measured) -> String {
     let head = ["LINK", "DOWN", "UP", "AS PART", "WITHOUT IT"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];

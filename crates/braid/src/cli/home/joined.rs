@@ -87,13 +87,13 @@ impl Joined {
         let file = self.file.display();
         if !self.file.exists() {
             return format!(
-                "a tunnel of {file} still runs, though that file is gone: `braid down --config \
-                 {file}` takes it down, `--replace` does so and joins anew"
+                "a tunnel of {file} is still running, though that file is gone: `braid down \
+                 --config {file}` takes it down, `--replace` does so and joins again"
             );
         }
         // Whoever broke it off after the files were there may have used up the line.
         let to = match self.same_concentrator {
-            true => " to this concentrator (`braid up` goes on with it, if it was broken off)",
+            true => " to this concentrator (`braid up` continues it, if it was interrupted)",
             false => "",
         };
         let beside = match self.file == Path::new(DEFAULT_CONFIG) {
@@ -101,7 +101,8 @@ impl Joined {
             false => "`--config NAME` with another name sets up another tunnel beside it",
         };
         format!(
-            "{file} exists: this router has joined{to}. `--replace` joins anew in its place; {beside}"
+            "{file} exists: this router has joined{to}. `--replace` joins again in its place; \
+             {beside}"
         )
     }
 
@@ -109,8 +110,8 @@ impl Joined {
     pub fn never(&self) -> Option<String> {
         let file = self.file.display();
         let why = format!(
-            "{file} is a concentrator's, at which homes have joined: `--config NAME` with another \
-             name sets up a tunnel beside it"
+            "{file} is the config of a concentrator with homes: `--config NAME` with another name \
+             sets up a tunnel beside it"
         );
         self.is_concentrator.then_some(why)
     }
@@ -131,19 +132,18 @@ impl Joined {
         if let Some(secrets) = &self.by_this_line {
             let key = secrets.key.display();
             lines.push(format!(
-                "goes on with the join by this line, with the key that it made: {key}"
+                "continues the join with this line and the key already made for it: {key}"
             ));
         }
         if self.file.exists() {
             lines.push(match kept {
                 Ok(_) => format!(
-                    "{file} keeps its links, rules and settings, and joins anew; as it is now it \
-                     goes to {}",
+                    "{file} keeps its links, rules and settings, and joins again; its current \
+                     version goes to {}",
                     self.copy.display()
                 ),
                 Err(why) => format!(
-                    "{file} is written anew, as what it has can't be kept: {why}\nas it is now it \
-                     goes to {}",
+                    "{file} is replaced, as its contents can't be kept: {why}\nits current version goes to {}",
                     self.copy.display()
                 ),
             });
@@ -151,13 +151,13 @@ impl Joined {
         if let Ok(Kept { gone, .. }) = kept {
             lines.extend(gone.iter().map(|name| {
                 format!(
-                    "{name} stands in no more, as it knows this router by its old key: join it \
+                    "{name} no longer stands in, as it knows this router by its old key: join it \
                      again with --stand-in"
                 )
             }));
         }
         if self.running {
-            lines.push("its tunnel, which runs, goes down meanwhile".to_owned());
+            lines.push("its running tunnel goes down meanwhile".to_owned());
         }
         lines
     }
@@ -198,7 +198,7 @@ impl Joined {
         for file in &self.secrets {
             if let Err(error) = braid_durable::remove(file) {
                 failure::tell(&format!(
-                    "{} is of no use any more, but stays: {error}",
+                    "{} is no longer needed, but can't be removed: {error}",
                     file.display()
                 ));
             }

@@ -87,7 +87,7 @@ impl StandIn {
         let is_called = |peer: &&Peer| !peer.endpoints.is_empty() && peer.stands_in_for.is_none();
         let owner = config.peers.iter().find(is_called).ok_or_else(|| {
             Failure::failed(format!(
-                "{} has no concentrator yet that another one could stand in for: join without \
+                "{} has no concentrator yet for another one to stand in for: join without \
                  --stand-in",
                 config.file.display()
             ))
@@ -98,7 +98,7 @@ impl StandIn {
         let ours = &config.interface;
         if line.layer != Layer::L3 || ours.layer != Layer::L3 {
             return Err(Failure::failed(
-                "only tunnels with layer = \"l3\" can have another concentrator stand in",
+                "only tunnels with layer = \"l3\" can have a stand-in concentrator",
             ));
         }
         let is_ours =

@@ -16,7 +16,7 @@ const SETTLING: Duration = Duration::from_secs(3);
 /// links it does; the token is of no use then.
 pub fn wait(line: &JoinLine, config: &Config, name: &str) -> Result<Vec<String>, Failure> {
     let client = Client::new(&config.interface.control).for_config(&config.file);
-    failure::tell(&format!("waiting for an answer of the concentrator at {}", endpoints(line)));
+    failure::tell(&format!("waiting for an answer from the concentrator at {}", endpoints(line)));
     let give_up = Instant::now() + PATIENCE;
     let mut answered = None;
     loop {
@@ -62,7 +62,7 @@ fn endpoints(line: &JoinLine) -> String {
 
 fn no_answer(line: &JoinLine, status: &Status, now: Timestamp) -> String {
     let mut lines = vec![format!(
-        "no answer within {} s. The tunnel goes on trying; `braid status` shows whether it succeeds. \
+        "no answer within {} s. The tunnel keeps trying; `braid status` shows whether it succeeds. \
          Perhaps:",
         PATIENCE.as_secs()
     )];
@@ -75,18 +75,19 @@ fn no_answer(line: &JoinLine, status: &Status, now: Timestamp) -> String {
         line.endpoints.iter().map(|endpoint| format!("UDP port {}", endpoint.port)).collect();
     let port = ports.first().cloned().unwrap_or_default();
     lines.push(format!(
-        "  - {port} isn't open at the concentrator (its firewall, its provider's), or no tunnel runs there"
+        "  - {port} is blocked at the concentrator (its firewall or its provider's), or no tunnel \
+         is running there"
     ));
     if line.fallback_port.is_none() {
         lines.push(
-            "  - this network lets no UDP pass: a concentrator with `listen_tls` is reached by TLS, \
+            "  - this network blocks UDP: a concentrator with `listen_tls` can be reached by TLS, \
              too, and its join lines say so"
                 .to_owned(),
         );
     }
     match line.until < now {
         true => lines.push(format!(
-            "  - the join line has ended: it was valid until {}; on the concentrator: `braid \
+            "  - the join line has expired: it was valid until {}; on the concentrator: `braid \
              concentrator renew {}`",
             line.until, line.name
         )),

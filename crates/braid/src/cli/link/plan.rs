@@ -43,7 +43,8 @@ impl Plan {
             },
         };
         if links.is_empty() {
-            let none = "there are no links; name some with --link dsl=50Mbit,25ms, or write [[link]] into the config";
+            let none = "there are no links; give some with --link dsl=50Mbit,25ms, or add [[link]] \
+                        sections to the config";
             let broken = left_out.iter().map(|(name, why)| format!("{name}: {why}"));
             return Err(match left_out.is_empty() {
                 true => Failure::new(FailureKind::Usage, none),
@@ -80,7 +81,7 @@ impl Plan {
             lines.push(String::new());
             lines.push(format!("wish: {}, other end: {}", self.wish, facts.peer));
             lines.extend(
-                unprobed.map(|why| format!("what this kernel has could not be tried: {why}")),
+                unprobed.map(|why| format!("the kernel's features could not be probed: {why}")),
             );
             lines.push(String::new());
             lines.extend(ranking(&rows));
@@ -111,7 +112,7 @@ fn parse_link(text: &str) -> Result<LinkFacts, String> {
             link.loss = Some(loss);
         } else if let Ok(rate) = fact.parse::<Rate>() {
             if rate == Rate::ZERO {
-                return Err(format!("a link that carries nothing; {form}"));
+                return Err(format!("a link with a rate of 0; {form}"));
             }
             (link.down, link.up) = (Some(rate), Some(rate));
         } else if let Ok(rtt) = parse_duration(fact) {
@@ -164,7 +165,7 @@ fn ranking(rows: &[Row]) -> Vec<String> {
         }
     }
     lines.push(String::new());
-    lines.push("estimates, to compare by; `braid lab` measures".to_owned());
+    lines.push("estimates, for comparison; measure with `braid lab`".to_owned());
     lines
 }
 

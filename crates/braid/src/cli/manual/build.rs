@@ -13,8 +13,8 @@ use std::path::PathBuf;
 #[command(
     disable_version_flag = true,
     after_help = "\
-A folder stands for all manuals in it. What a file is written in is told by looking at it; a manual
-of several versions is given once for each.
+A folder stands for all manuals in it. The format of a file is detected. For several versions of \
+a manual, give one file for each.
 
 Examples:
   braid manual build /usr/share/doc/haproxy/configuration.txt.gz --out site
@@ -27,10 +27,10 @@ pub struct Build {
     /// Manuals, plain or .gz, and folders of them
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// The site's folder; one that is there is replaced if it is such a site
+    /// The site's folder; an existing one is replaced if it is such a site
     #[arg(short, long, value_name = "DIR")]
     out: PathBuf,
-    /// The version that the manuals describe [default: what each says itself]
+    /// The version that the manuals describe [default: what each states]
     #[arg(long = "version", value_name = "V")]
     of_version: Option<String>,
     /// What the site is called [default: the first manual's title]
@@ -39,10 +39,10 @@ pub struct Build {
     /// Where the site will be, for canonical addresses and a sitemap
     #[arg(long, value_name = "U", value_parser = http_url)]
     base_url: Option<String>,
-    /// What the files are written in [default: told by looking]
+    /// Format of the files [default: detected]
     #[arg(long, value_enum)]
     format: Option<WrittenIn>,
-    /// Only say what would be made
+    /// Show what would be made without making it
     #[arg(long)]
     dry_run: bool,
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(after_help = "\
-Any folder of HTML pages will do. Links to other hosts are counted, not followed. It ends with 1 if
+Any folder of HTML pages will do. Links to other hosts are counted, not followed. Exit code 1 if \
 something is wrong.
 
 Example:
@@ -31,7 +31,7 @@ impl Check {
             return Ok(());
         }
         let (dead, twice) = (report.dead.len(), report.duplicates.len());
-        Err(Failure::failed(format!("{dead} dead links, {twice} ids more than once")))
+        Err(Failure::failed(format!("{dead} dead links, {twice} duplicate ids")))
     }
 }
 
@@ -46,7 +46,7 @@ fn text(report: &Report) -> String {
     }
     for duplicate in &report.duplicates {
         let Duplicate { page, id, times } = duplicate;
-        lines.push(format!("{page}: id {id} is there {times} times"));
+        lines.push(format!("{page}: id {id} occurs {times} times"));
     }
     let Report { pages, links, external, .. } = report;
     lines.push(format!("{pages} pages, {links} links, {external} to other hosts"));

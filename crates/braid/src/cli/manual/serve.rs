@@ -10,7 +10,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 #[derive(Args)]
 #[command(after_help = "\
-It goes on until it is interrupted. Others reach it only at an address that isn't 127.0.0.1.
+It runs until interrupted. Other hosts can reach it only at an address other than 127.0.0.1.
 
 Examples:
   braid manual serve site
@@ -31,7 +31,7 @@ impl Serve {
         if !self.folder.join("index.html").is_file() {
             let folder = self.folder.display();
             return Err(Failure::failed(format!(
-                "{folder}: no index.html is there; braid manual build FILE --out {folder} makes it"
+                "{folder} has no index.html; `braid manual build FILE --out {folder}` makes it"
             )));
         }
         let runtime = tokio::runtime::Runtime::new()

@@ -31,7 +31,7 @@ impl Abandon {
         drop(lent);
         global.print(&json!({ "abandoned": true, "remains": remains }), || {
             if remains.is_empty() {
-                return "all is as it was before".to_owned();
+                return "everything is as before".to_owned();
             }
             let lines = remains.iter().map(|each| format!("  {}: {}", each.step, each.why));
             format!("undone, but for:\n{}", lines.collect::<Vec<_>>().join("\n"))
@@ -55,7 +55,7 @@ fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     global.print(&json!({ "plan": plan, "steps_to_undo": begun, "abandoned": false }), || {
         let lines: Vec<String> = begun.iter().copied().flat_map(undoing).collect();
         match lines.is_empty() {
-            true => format!("{}\nnothing of it was begun", plan.title),
+            true => format!("{}\nno step had begun", plan.title),
             false => format!("{}\nto be undone:\n{}", plan.title, lines.join("\n")),
         }
     })

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool apply --dry-run\n  braid pool apply data --erase WD-WCC4E1 --yes\n\nThe config's [[pool]] sections say what should be; what is so already is left alone.\nA pool whose section is gone stays as it is, but for its timers, unless pools are named."
+    after_help = "Examples:\n  braid pool apply --dry-run\n  braid pool apply data --erase WD-WCC4E1 --yes\n\nThe config's [[pool]] sections describe the desired state; pools that match are left alone. A pool whose section is gone stays, but its timers are removed, unless pools are named."
 )]
 pub struct Apply {
     #[command(flatten)]
@@ -138,7 +138,7 @@ impl Apply {
         for _ in 0..MOST_CHANGES {
             let Some((plan, lent)) = self.plan(desired, erase, config)? else {
                 if applied.changes.is_empty() && !global.json {
-                    print_line(&format!("pool {} is as it should be", desired.name))?;
+                    print_line(&format!("pool {} matches the config", desired.name))?;
                 }
                 applied.done = true;
                 return Ok(applied);
@@ -146,7 +146,7 @@ impl Apply {
             // What was done and is to be done again didn't help.
             if applied.changes.iter().any(|before| before.is_of(&plan)) {
                 let message = format!(
-                    "pool {} doesn't become as it should be: this was done and changed nothing: {}",
+                    "pool {} still doesn't match the config: this was done and changed nothing: {}",
                     desired.name, plan.title
                 );
                 return Err(Failure::failed(message));
@@ -158,7 +158,7 @@ impl Apply {
                 return Ok(applied);
             }
         }
-        let message = format!("pool {} doesn't become as it should be", desired.name);
+        let message = format!("pool {} still doesn't match the config", desired.name);
         Err(Failure::failed(message))
     }
 

@@ -38,9 +38,9 @@ Targets are s3://HOST/BUCKET[/PREFIX] (s3:http://… without TLS),
 sftp:[USER@]HOST:PATH, rest:https://HOST/ and a folder: repositories of restic,
 readable without Braid. S3's credentials are AWS_ACCESS_KEY_ID and
 AWS_SECRET_ACCESS_KEY, in the environment or in /etc/braid/backup.env.
-Interrupted at any time, the same command goes on with what has come.
+If interrupted, repeat the command: it continues with what has arrived.
 
-Exit codes: 0 done and seen at the target; 1 failed, or files could not be read"
+Exit codes: 0 done and verified at the target; 1 failed, or files could not be read"
 )]
 pub struct Backup {
     #[command(subcommand)]
@@ -55,13 +55,13 @@ enum Action {
     Init(init::Init),
     /// List the backups at a target, or what is in one
     List(list::List),
-    /// Check that all that backups need is at the target
+    /// Check that everything that backups need is at the target
     Check(check::Check),
-    /// Mend a damaged target: keep what can be read, have the next backup send the rest again
+    /// Repair a damaged target: keep what can be read; the next backup sends the rest again
     Repair(repair::Repair),
     /// Restore a backup, or a file or folder from one
     Restore(restore::Restore),
-    /// Restore files chosen by chance and compare them with their originals
+    /// Restore randomly chosen files and compare them with their originals
     Drill(drill::Drill),
     /// Delete old backups by policy, and the data that only they needed
     Forget(forget::Forget),

@@ -69,7 +69,7 @@ impl Bench {
         let done = match (self.layouts.as_slice(), self.names.as_slice()) {
             ([], [pool]) => on_pool::measure(self, pool, global)?,
             ([], _) => {
-                let message = "name one pool, or say --layouts with the disks to try them on";
+                let message = "name one pool, or give --layouts and the disks to try them on";
                 return Err(Failure::new(FailureKind::Usage, message));
             }
             (layouts, _) => on_disks::measure(self, layouts, global)?,
@@ -114,7 +114,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::io("listening to signals", &error))?;
+            .map_err(|error| Failure::io("listening for signals", &error))?;
     }
     Ok(stop)
 }

@@ -274,7 +274,7 @@ fn host(journal: &PlanJournal, place: &StateFolders) -> Result<Host, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| Failure::io("listening to signals", &error))?;
+            .map_err(|error| Failure::io("listening for signals", &error))?;
     }
     Ok(Host::new(place.config(), journal.folder().join("output.log"), stop))
 }
@@ -284,12 +284,13 @@ fn explained(error: &RunError, journal: &PlanJournal) -> Failure {
     let how = match error {
         RunError::BeingAbandoned { .. } => return Failure::failed(error.to_string()),
         RunError::System { error: SystemError::Stopped, .. } => {
-            "; the operation that the kernel has begun continues in the background"
+            "; the operation already started in the kernel continues in the background"
         }
         _ => "",
     };
     let hint = format!(
-        "`braid pool resume {pool}` goes on, `braid pool abandon {pool}` undoes what was done; what commands said is in {}",
+        "`braid pool resume {pool}` continues, `braid pool abandon {pool}` undoes what was done; \
+         the commands' output is in {}",
         journal.folder().join("output.log").display()
     );
     Failure::failed(format!("{error}{how}\n{hint}"))

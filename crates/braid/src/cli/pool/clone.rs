@@ -29,13 +29,13 @@ Examples:
   braid pool clone tcp://10.9.0.1:7000 --to-disk /dev/sda --finish
   braid pool clone --forget / /mnt/new
 
-With --to-disk the disk is partitioned (GPT, started by EFI or BIOS) and gets
-filesystems with UUIDs of their own; else the new filesystem is an empty btrfs of
-yours, mounted anywhere. All subvolumes go over with what they share; the default
+With --to-disk the disk is partitioned (GPT, bootable by EFI or BIOS) and gets filesystems with \
+new UUIDs; otherwise the new filesystem is an empty btrfs that you mounted anywhere. All \
+subvolumes are copied and keep sharing what they share; the default
 subvolume, etc/fstab and the boot loader's files then name the new filesystem.
-The old system isn't changed. Interrupted, the same command goes on (with
---to-disk: `braid pool resume`). To clone to another computer run it there, in a
-live system: the old one needs braid and root too, by ssh or with --serve.")]
+The old system isn't changed. If interrupted, repeat the command (with --to-disk: `braid pool \
+resume`). To clone to another computer, run it there, in a live system: the old one needs braid \
+and root too, over ssh or with --serve.")]
 pub struct Clone {
     #[command(flatten)]
     consent: Consent,
@@ -59,8 +59,8 @@ pub struct Clone {
     /// Skip this subvolume and everything below it
     #[arg(long, value_name = "SUBVOLUME")]
     skip: Vec<PathBuf>,
-    /// Copy a filesystem of another kind too (the ESP, /boot): where the old and the new one are
-    /// mounted, or their devices
+    /// Also copy a filesystem of another kind (the ESP, /boot): mount points or devices of the old
+    /// and the new one
     #[arg(long, alias = "esp", num_args = 2, value_names = ["OLD", "NEW"])]
     beside: Vec<PathBuf>,
     /// With --finish: install GRUB for a BIOS on this disk
@@ -91,7 +91,7 @@ impl Clone {
             let Place::Local(path) = &self.from else {
                 return Err(Failure::new(
                     FailureKind::Usage,
-                    "--serve offers a system of this computer",
+                    "--serve offers a system on this computer: FROM must be a local path",
                 ));
             };
             let (allowed, key) = (Allowed::System(path.clone()), self.reach.key_to_serve_with()?);
@@ -216,7 +216,7 @@ fn steps(plan: &Plan, will_run: bool) -> String {
     }
     let head = match will_run {
         true => "then, in the new system:",
-        false => "to be run in the new system (--finish does):",
+        false => "to be run in the new system (--finish does it):",
     };
     let step = |step: &braid_replica::clone::BootStep| {
         format!("  {}  # {}", step.argv.join(" "), step.says)

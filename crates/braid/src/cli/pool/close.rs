@@ -35,7 +35,8 @@ impl Close {
         };
         if let Some(gone) = volumes.iter().find(is_gone) {
             return Err(Failure::failed(format!(
-                "the LUKS header on {0} is destroyed, so once closed it could not be opened again: first `braid pool header restore {1} {0}`",
+                "the LUKS header on {0} is destroyed, so once closed it could not be opened again: \
+                 run `braid pool header restore {1} {0}` first",
                 gone.path, self.name
             )));
         }

@@ -21,7 +21,7 @@ impl Consent {
     pub fn obtain(&self, cautions: &[String], going: usize) -> Result<(), Failure> {
         if self.yes && !self.dry_run && !cautions.is_empty() && !self.allow_mass_deletion {
             let message = format!(
-                "nothing was deleted: {}; if that is meant, say --allow-mass-deletion",
+                "nothing was deleted: {}; if this is intended, add --allow-mass-deletion",
                 cautions.join("; ")
             );
             return Err(Failure::new(FailureKind::Declined, message));

@@ -88,14 +88,17 @@ impl Create {
                 Some(mount) => format!("mounted at {}", mount.at),
                 None => "not mounted".to_owned(),
             };
-            return taken(format!("a pool {name} is here already (UUID {}, {at})", pool.uuid()));
+            return taken(format!(
+                "a pool {name} already exists here (UUID {}, {at})",
+                pool.uuid()
+            ));
         }
         let locked = locked::locked(&seen.host);
         let other = locked.get(name).and_then(|all| all.iter().find(|one| !is_taken(&one.path)));
         if let Some(other) = other {
             return taken(format!(
-                "a pool {name} is here already, and locked: {0} is of it (`wipefs --all {0}`, if \
-                 nothing on that disk is wanted)",
+                "a pool {name} already exists here, and is locked: {0} belongs to it (`wipefs \
+                 --all {0}`, if nothing on that disk is wanted)",
                 other.path
             ));
         }

@@ -17,7 +17,7 @@ pub struct Destroy {
     /// Show the plan without changing anything
     #[arg(long)]
     dry_run: bool,
-    /// The pool's name once more, in place of being asked for it
+    /// The pool's name once more, instead of asking for it
     #[arg(long, value_name = "NAME")]
     confirm: Option<String>,
     #[command(flatten)]
@@ -64,22 +64,22 @@ fn backups(
                     "{path} is backed up at {target}, last at {}",
                     at.strftime("%Y-%m-%d %H:%M UTC")
                 ),
-                _ => format!("{path} has no whole backup at {target} that stays"),
+                _ => format!("{path} has no complete backup at {target} that will remain"),
             });
         }
         if here {
-            told.push(format!("the backups in {target} lie on this pool, and go with it"));
+            told.push(format!("the backups in {target} are on this pool and will be lost with it"));
         }
     }
     if told.is_empty() {
-        told.push("no backup of what is on it is known here".to_owned());
+        told.push("this host knows of no backup of its data".to_owned());
     }
     Ok(told)
 }
 
 #[cfg(not(feature = "backup"))]
 fn backups(_: &ObservedPool, _: &[ObservedPool], _: &StateFolders) -> Result<Vec<String>, Failure> {
-    Ok(vec!["whether what is on it is backed up isn't known here".to_owned()])
+    Ok(vec!["whether its data is backed up isn't known here".to_owned()])
 }
 
 /// `braid pool apply` would make it again.
@@ -90,7 +90,8 @@ fn named_in_config(pool: &ObservedPool, global: &Global) -> Option<String> {
     let named = config.pools.iter().any(|pool| pool.name.as_str() == name);
     named.then(|| {
         format!(
-            "[[pool]] {name} in {} stays: take it out, or `braid pool apply` makes it again",
+            "[[pool]] {name} is still in {}: remove it, or `braid pool apply` creates the pool \
+             again",
             file.display()
         )
     })

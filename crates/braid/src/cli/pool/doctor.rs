@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool doctor\n  braid pool doctor photos --json | jq -r '.findings[].mend'\n\nExit codes: 0 nothing wrong, 10 something should be mended, 11 redundancy is lost or data is in danger, 12 data can't be reached"
+    after_help = "Examples:\n  braid pool doctor\n  braid pool doctor photos --json | jq -r '.findings[].mend'\n\nExit codes: 0 nothing wrong, 10 something should be fixed, 11 redundancy is lost or data is in danger, 12 data can't be reached"
 )]
 pub struct Doctor {
     #[command(flatten)]

@@ -24,8 +24,8 @@ const KEY_FILES: &str = "/etc/braid/keys";
 /// Options of the commands that give a pool disks.
 #[derive(Args)]
 pub struct Encrypt {
-    /// Encrypt the disks (LUKS2), opened at boot by HOW. Disks that an encrypted pool takes later
-    /// are encrypted as the others, without being told
+    /// Encrypt the disks (LUKS2), opened at boot by HOW. Disks added to an encrypted pool later are
+    /// encrypted like the others without this option
     #[arg(
         long,
         value_name = "HOW",
@@ -46,7 +46,7 @@ pub struct Encrypt {
     /// With --encrypt=tang: the thumbprint of its signing key, as tang-show-keys prints it there
     #[arg(long, value_name = "THUMBPRINT", hide_short_help = true)]
     tang_thumbprint: Option<String>,
-    /// Tell the disks which blocks are free; whoever has a disk then sees that, too
+    /// Pass discards (TRIM) on to the disks; whoever has a disk can then see which blocks are free
     #[arg(long, hide_short_help = true)]
     allow_discards: bool,
 }
@@ -119,7 +119,7 @@ impl Encrypt {
         self.check_fits(&encryption.unlock)?;
         if Path::new(&encryption.key_file).starts_with(mount_at) {
             let why = format!(
-                "the key file {} would lie on the pool that it opens; keep it elsewhere",
+                "the key file {} would be on the pool that it opens; keep it elsewhere",
                 encryption.key_file
             );
             return Err(Failure::new(FailureKind::Usage, why));
@@ -196,7 +196,8 @@ impl Encrypt {
         };
         if let Some(how) = self.encrypt.filter(|how| !how.is(&unlock)) {
             let why = format!(
-                "pool {name} is opened by {unlock}, and its disks all alike: leave out --encrypt={}",
+                "pool {name} is opened by {unlock}, and all its disks must be the same: leave out \
+                 --encrypt={}",
                 how.text()
             );
             return Err(Failure::new(FailureKind::Usage, why));
@@ -210,13 +211,15 @@ impl Encrypt {
         };
         if lent.is_none() && !dry_run && !Path::new(&key_file).exists() {
             return Err(Failure::failed(format!(
-                "there is no key file {key_file}, which opens pool {name}: `braid pool doctor {name}` says how to put it back"
+                "the key file {key_file}, which opens pool {name}, is missing: `braid pool doctor \
+                 {name}` says how to put it back"
             )));
         }
         if !dry_run && !secret::opens(&key_file, &first.path)? {
             let what = if lent.is_some() { "this passphrase" } else { key_file.as_str() };
             return Err(Failure::failed(format!(
-                "{what} doesn't open {}, which pool {name} has: all its disks have the same key",
+                "{what} doesn't open {}, a disk of pool {name}: all its disks must have the same \
+                 key",
                 first.path
             )));
         }
@@ -329,10 +332,7 @@ impl Encrypt {
             || self.allow_discards;
         match given {
             false => Ok(()),
-            true => Err(Failure::new(
-                FailureKind::Usage,
-                "that says how to encrypt, but nothing is to be encrypted: add --encrypt",
-            )),
+            true => Err(Failure::new(FailureKind::Usage, "this option needs --encrypt, too")),
         }
     }
 }
@@ -360,7 +360,8 @@ impl How {
 /// Whether this host can do it: better said before a disk is touched.
 fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
     if host.lacks_dm_crypt {
-        let why = "encryption needs dm-crypt, and this kernel has none: install the kernel's modules (`modprobe dm-crypt` has to work)";
+        let why = "encryption needs dm-crypt, which this kernel lacks: install the kernel's \
+                   modules (`modprobe dm-crypt` must work)";
         return Err(Failure::failed(why));
     }
     let needed = match unlock {
@@ -377,7 +378,8 @@ fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
     let has_tpm = || fs::read_dir("/sys/class/tpmrm").is_ok_and(|mut all| all.next().is_some());
     if *unlock == Unlock::Tpm2 && !has_tpm() {
         return Err(Failure::failed(
-            "this computer has no TPM2, or it is off in the firmware: take --encrypt=key-file or --encrypt=passphrase",
+            "this computer has no TPM2, or it is disabled in the firmware: use --encrypt=key-file \
+             or --encrypt=passphrase",
         ));
     }
     match unlock {
@@ -396,7 +398,7 @@ fn check_answers(url: &str, thumbprint: &str) -> Result<(), Failure> {
         Err(error) => error.to_string(),
     };
     Err(Failure::failed(format!(
-        "the Tang server {url} doesn't give out keys under the thumbprint {thumbprint}: {why}\nsee that `curl {url}/adv` answers, and that the thumbprint is one that `tang-show-keys` prints there"
+        "the Tang server {url} doesn't give out keys under the thumbprint {thumbprint}: {why}\ncheck that `curl {url}/adv` answers, and that `tang-show-keys` prints this thumbprint there"
     )))
 }
 
@@ -420,11 +422,11 @@ fn check_key_file(file: &Path) -> Result<bool, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, why));
     let text = file.to_string_lossy();
     if !file.is_absolute() || text.contains(char::is_whitespace) {
-        return refused(format!("{text}: a key file has an absolute path without blanks"));
+        return refused(format!("{text}: a key file needs an absolute path without spaces"));
     }
     let Ok(about) = fs::metadata(file) else { return Ok(true) };
     match () {
-        () if !about.is_file() => refused(format!("{text} is no file")),
+        () if !about.is_file() => refused(format!("{text} is not a file")),
         () if about.len() == 0 => {
             refused(format!("{text} is empty: remove it, or put a key in it"))
         }
@@ -504,7 +506,8 @@ pub fn lent_again(
     for device in to_open {
         if !lent.opens(device)? {
             return Err(Failure::failed(format!(
-                "with this passphrase {device} can't be opened: it isn't the one that this was begun with"
+                "this passphrase doesn't open {device}: it isn't the one that the change was \
+                 started with"
             )));
         }
     }

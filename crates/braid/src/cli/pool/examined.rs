@@ -123,7 +123,7 @@ impl Unseen {
             code: Code::NotAllSeen,
             severity: Severity::Attention,
             pool: None,
-            what: format!("not all may be looked at by this user: {}", self.0.join("; ")),
+            what: format!("this user may not read everything: {}", self.0.join("; ")),
             mend: "sudo braid pool doctor".to_owned(),
         })
     }
@@ -249,7 +249,7 @@ fn unfinished_replications(
         code: Code::UnfinishedReplication,
         severity: Severity::Attention,
         pool: None,
-        what: format!("a replication isn't through, of which {} tells: {why}", file.display()),
+        what: format!("a replication hasn't finished, see {}: {why}", file.display()),
         mend: "upgrade braid".to_owned(),
     }));
     Ok(found)
@@ -280,7 +280,7 @@ fn backups(
             code: Code::DamagedBackup,
             severity: Severity::Attention,
             pool: None,
-            what: format!("what is known here of a backup's target can't be read: {why}"),
+            what: format!("can't read this computer's record of a backup target: {why}"),
             mend: if unread.is_newer { "upgrade braid".to_owned() } else { remove },
         });
     }

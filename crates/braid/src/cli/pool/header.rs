@@ -10,7 +10,7 @@ use clap::Subcommand;
 /// What can be done with headers.
 #[derive(Subcommand)]
 #[command(
-    after_help = "Examples:\n  braid pool header backup data\n  braid pool header backup data --to /media/stick\n  braid pool header restore data /dev/sdb\n\nA backup of a header has the disk's keys as they are now, stretched as they are on\nthe disk: with a key of that day it opens the disk, also after that key was removed."
+    after_help = "Examples:\n  braid pool header backup data\n  braid pool header backup data --to /media/stick\n  braid pool header restore data /dev/sdb\n\nA backup of a header contains the disk's key slots as they are now: with it, a key of that day opens the disk even after the key was removed."
 )]
 pub enum HeaderCommand {
     /// Back up the LUKS headers of a pool's disks

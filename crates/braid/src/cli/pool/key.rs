@@ -14,7 +14,7 @@ use clap::Subcommand;
 /// What can be done with keys.
 #[derive(Subcommand)]
 #[command(
-    after_help = "Examples:\n  braid pool key list data\n  braid pool key add data\n  braid pool key change data\n  braid pool key remove data\n  braid pool key erase data /dev/sdd\n  braid pool key sheet data | lpr\n\nAfter each change the backups of the LUKS headers are made anew: with an old one,\na key that was removed would still open the disk."
+    after_help = "Examples:\n  braid pool key list data\n  braid pool key add data\n  braid pool key change data\n  braid pool key remove data\n  braid pool key erase data /dev/sdd\n  braid pool key sheet data | lpr\n\nAfter each change the backups of the LUKS headers are renewed: with an old one, a removed key would still open the disk."
 )]
 pub enum Key {
     /// List the key slots of each disk
@@ -25,7 +25,7 @@ pub enum Key {
     Change(change::Change),
     /// Remove a key
     Remove(remove::Remove),
-    /// Erase all keys on a disk that has left the pool: nobody can read what it held
+    /// Erase all keys on a disk that has left the pool, so that nobody can read its data
     Erase(erase::Erase),
     /// Print the recovery sheet: the key, and how to read the disks with it
     Sheet(sheet::Sheet),

@@ -18,5 +18,5 @@ pub fn locked(host: &ObservedHost) -> BTreeMap<&str, Vec<&LuksVolume>> {
 
 /// That nothing can be done with a pool until it is open.
 pub fn is_locked(pool: &str) -> Failure {
-    Failure::failed(format!("pool {pool} is locked: first `braid pool open {pool}`"))
+    Failure::failed(format!("pool {pool} is locked: run `braid pool open {pool}` first"))
 }

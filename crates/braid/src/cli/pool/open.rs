@@ -16,13 +16,13 @@ use std::time::Duration;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool open data\n  ssh nas braid pool open data --passphrase-file - < passphrase\n\nWhat is open already is left alone, so it can be given again. A disk that has left the\npool and still has its keys isn't opened, or is locked again before it is used."
+    after_help = "Examples:\n  braid pool open data\n  ssh nas braid pool open data --passphrase-file - < passphrase\n\nDisks that are open already are left alone, so the command can be repeated. A disk that has left the\npool and still has its keys isn't opened, or is locked again before it is used."
 )]
 pub struct Open {
     #[command(flatten)]
     key: PoolKey,
-    /// Open this disk, too, though this computer has no record that it is a member; it is locked
-    /// again if it isn't
+    /// Open this disk, too, although this computer has no record of it as a member; it is locked
+    /// again if it isn't one
     #[arg(long, value_name = "DISK", hide_short_help = true)]
     disk: Option<String>,
 }
@@ -37,7 +37,7 @@ impl Open {
             (unknown, all) = (others, [all, named].concat());
             if !all.iter().any(|volume| volume.path == *path) {
                 return Err(Failure::failed(format!(
-                    "{path} is no member of pool {0}: `braid pool doctor {0}` says more",
+                    "{path} is not a member of pool {0}: `braid pool doctor {0}` says more",
                     self.key.name
                 )));
             }
@@ -64,7 +64,9 @@ impl Open {
             let value = json!({ "opened": count, "mounted_at": mounted });
             return global.print(&value, || match &mounted {
                 Some(at) => format!("pool {} is open, at {at}", self.key.name),
-                None => format!("pool {} is open; nothing says where to mount it", self.key.name),
+                None => {
+                    format!("pool {} is open; no mount point is configured for it", self.key.name)
+                }
             });
         }
         let (opened, name) = (format!("{count} of {} disks are open", all.len()), &self.key.name);
@@ -116,7 +118,8 @@ impl Open {
         }
         for volume in unknown {
             tell(&format!(
-                "{} has the pool's label, too, and this computer has no record of it: if it is a member, `braid pool open {} --disk {}`",
+                "{} also has the pool's label, but this computer has no record of it: if it is a \
+                 member, `braid pool open {} --disk {}`",
                 volume.path,
                 self.key.name,
                 quoted(volume.disk.as_str())
@@ -132,7 +135,8 @@ impl Open {
         }
         let Some(pool) = pool_of(&seen, all) else {
             return Err(Failure::failed(format!(
-                "the disks are open, and there is no pool on them: `braid pool resume {}` if it was just being made",
+                "the disks are open, but there is no pool on them: `braid pool resume {}` if it \
+                 was just being made",
                 self.key.name
             )));
         };
@@ -185,7 +189,9 @@ impl Open {
         {
             let name = &self.key.name;
             return Err(Failure::failed(format!(
-                "pool {name} lacks a disk, and isn't mounted so by itself: `braid pool replace {name} missing NEW` mounts and mends it; to read it before that, `mount -t btrfs -o ro,degraded,{options} {device} {at}`"
+                "pool {name} lacks a disk, so it isn't mounted automatically: `braid pool replace \
+                 {name} missing NEW` mounts and repairs it; to read it before that, `mount -t \
+                 btrfs -o ro,degraded,{options} {device} {at}`"
             )));
         }
         std::fs::create_dir_all(&at)
@@ -262,11 +268,11 @@ fn opened_by_itself(volume: &LuksVolume, seen: &Seen) -> bool {
     match answer {
         Ok(answer) if answer.status == Some(0) => true,
         Ok(answer) => {
-            tell(&format!("{} isn't opened without you: {}", volume.path, answer.err.trim()));
+            tell(&format!("{} can't be opened automatically: {}", volume.path, answer.err.trim()));
             false
         }
         Err(error) => {
-            tell(&format!("{} isn't opened without you: {error}", volume.path));
+            tell(&format!("{} can't be opened automatically: {error}", volume.path));
             false
         }
     }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 pub struct PoolKey {
     #[command(flatten)]
     _json: JsonFlag,
-    /// The pool's name, or its UUID where two have the same name
+    /// The pool's name, or its UUID if two pools have the same name
     pub name: String,
     /// Read the passphrase from this file (- for standard input) instead of asking, or using the
     /// key file
@@ -51,7 +51,8 @@ impl PoolKey {
         let (seen, volumes) = self.volumes()?;
         if let Some(bad) = volumes.iter().find(|volume| volume.header == Header::Gone) {
             return Err(Failure::failed(format!(
-                "the LUKS header on {0} is destroyed: first `braid pool header restore {1} {0}`",
+                "the LUKS header on {0} is destroyed: run `braid pool header restore {1} {0}` \
+                 first",
                 bad.path, self.name
             )));
         }
@@ -82,7 +83,7 @@ impl PoolKey {
         let name = volumes::name_of(volumes, &self.name);
         back_up_headers(&headers(&self.place, name)?, volumes).map(drop).map_err(|error| {
             Failure::failed(format!(
-                "{error}\nthe backups of the headers still have the keys as they were: `braid pool header backup {name}` makes them anew"
+                "{error}\nthe header backups still contain the old keys: `braid pool header backup {name}` renews them"
             ))
         })
     }

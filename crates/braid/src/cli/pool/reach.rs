@@ -61,7 +61,9 @@ impl Reach {
         let (key, is_new) = Key::load_or_make(&self.key)?;
         if is_new {
             let path = self.key.display();
-            tell(&format!("made a new key, {path}: copy it to the other computer, by scp for one"));
+            tell(&format!(
+                "made a new key, {path}: copy it to the other computer, for example with scp"
+            ));
         }
         Ok(key)
     }

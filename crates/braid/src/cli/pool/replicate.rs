@@ -43,23 +43,24 @@ Examples:
   braid pool replicate tcp://10.9.0.1:7000 /backup/data  # pull
   braid pool replicate --forget /backup/data
 
-Interrupted at any time, the same command goes on where it stopped. The other
-computer needs braid too, and root there, as here. --serve is for networks that
-are encrypted already, as Braid's tunnel is: it hears only who calls by the device
-that has its address, and knows the key.")]
+If interrupted, repeat the command: it continues where it stopped. The other computer needs braid \
+too, and root, as this one does. --serve is for networks that are already encrypted, such as \
+Braid's tunnel: it accepts only clients that know the key and come in through the device that has \
+its address.")]
 pub struct Replicate {
     #[command(flatten)]
     _json: JsonFlag,
     /// A folder of snapshots, or one snapshot; here or elsewhere
     #[arg(required_unless_present_any = ["serve", "forget"], value_name = "FROM")]
     from: Option<Place>,
-    /// The folder for the replicas, here or elsewhere; where it isn't on btrfs, streams are kept
+    /// The folder for the replicas, here or elsewhere; if it isn't on btrfs, streams are stored
+    /// there
     #[arg(required_unless_present_any = ["serve", "forget"], value_name = "TO")]
     to: Option<Place>,
     /// Send only the newest snapshot of each subvolume
     #[arg(long)]
     newest: bool,
-    /// Send everything again to a place whose replicas of these snapshots are gone
+    /// Send everything again, to a destination that has lost its replicas of these snapshots
     #[arg(long)]
     anew: bool,
     /// Limit the sending rate
@@ -82,8 +83,8 @@ pub struct Replicate {
     /// The folder below which --serve has snapshots to send
     #[arg(long, value_name = "FOLDER", group = "served", requires = "serve")]
     offer: Option<PathBuf>,
-    /// Delete unfinished replicas in this folder and forget the interrupted replication; for a
-    /// place elsewhere, only forget it
+    /// Delete unfinished replicas in this folder and forget the interrupted replication; on another
+    /// computer, only forget it
     #[arg(long, value_name = "PLACE", conflicts_with_all = ["from", "to", "serve"])]
     forget: Option<Place>,
     #[command(flatten)]
@@ -216,11 +217,11 @@ impl Replicate {
         global.print(&wanted, || {
             let names: String = wanted.snapshots.iter().map(|name| format!("\n{name}")).collect();
             match wanted.already_there {
-                None => format!("those of these that aren't there yet would be sent:{names}"),
+                None => format!("of these, those missing at the destination would be sent:{names}"),
                 Some(there) if wanted.snapshots.is_empty() => {
-                    format!("nothing would be sent, {there} are there already")
+                    format!("nothing would be sent, {there} are already there")
                 }
-                Some(there) => format!("would be sent, {there} others are there already:{names}"),
+                Some(there) => format!("would be sent, {there} others are already there:{names}"),
             }
         })
     }
@@ -228,14 +229,14 @@ impl Replicate {
 
 /// A signal ends it at once, which harms nothing; but not without a word.
 fn say_when_interrupted(as_json: bool) -> Result<(), Failure> {
-    let failed = |error: io::Error| Failure::io("listening to signals", &error);
+    let failed = |error: io::Error| Failure::io("listening for signals", &error);
     for signal in [SIGINT, SIGTERM] {
         let (mut told, teller) = UnixStream::pair().map_err(failed)?;
         pipe::register(signal, teller).map_err(failed)?;
         thread::spawn(move || {
             if told.read(&mut [0]).is_ok_and(|read| read > 0) {
                 terminal_line::clear();
-                let text = "interrupted: the same command goes on where it stopped";
+                let text = "interrupted: repeat the command to continue where it stopped";
                 Failure::failed(text).report(as_json);
                 let _ = emulate_default_handler(signal);
             }
@@ -273,8 +274,8 @@ fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Fai
     }
     let forgotten = forgotten.len();
     global.print(&json!({ "deleted": name, "forgotten": forgotten }), || match (&name, forgotten) {
-        (Some(name), _) => format!("deleted what had come of {name}"),
-        (None, 0) => "nothing was begun there".to_owned(),
+        (Some(name), _) => format!("deleted the unfinished replica of {name}"),
+        (None, 0) => "no replication had begun there".to_owned(),
         (None, _) => "forgotten; nothing had to be deleted here".to_owned(),
     })
 }
@@ -288,7 +289,7 @@ fn doing(watch: &Watch) -> (String, Option<f64>) {
         all => format!("snapshot {} of {all}, ", (load(&watch.done) + 1).min(all)),
     };
     let text = match position < load(&watch.resumed_at) {
-        true => format!("{count}finding where it stopped: {}", ByteSize::from_bytes(position)),
+        true => format!("{count}finding the resume position: {}", ByteSize::from_bytes(position)),
         false => format!("{count}{}", ByteSize::from_bytes(position)),
     };
     (text, (expected > 0).then(|| position as f64 / expected as f64))
@@ -324,12 +325,12 @@ fn text(outcome: &Outcome) -> String {
 
 fn line(sent: &Sent) -> String {
     let parent = match &sent.parent {
-        Some(parent) => format!("difference to {parent}"),
-        None => "all of it".to_owned(),
+        Some(parent) => format!("incremental to {parent}"),
+        None => "in full".to_owned(),
     };
     let resumed = match sent.resumed_at {
         0 => String::new(),
-        at => format!(", went on at {}", ByteSize::from_bytes(at)),
+        at => format!(", resumed at {}", ByteSize::from_bytes(at)),
     };
     format!(
         "{}: {parent}, {} in {}{resumed}",

@@ -12,9 +12,9 @@ Examples:
   braid pool restore /data/.snapshots/home.20261121T235646Z/me/letter.txt --to /data/home/me/letter.txt
   braid pool restore /data/.snapshots/home.20261121T235646Z --to /data/home --replace
 
-A whole snapshot comes back as a writable subvolume: at once when it stays on its
-filesystem, with a copy in it on another btrfs, and elsewhere as a plain copy. Nothing is ever overwritten: with --replace,
-what is there is moved aside.")]
+A whole snapshot is restored as a writable subvolume: instantly on its own filesystem, by copying \
+on another btrfs. On other filesystems it becomes a plain copy. Nothing is ever overwritten: \
+--replace moves existing files aside.")]
 pub struct Restore {
     #[command(flatten)]
     _json: JsonFlag,

@@ -9,7 +9,7 @@ use serde_json::json;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool resume\n  braid pool resume data --dry-run\n  braid pool resume data\n\nWithout a name: lists what was interrupted."
+    after_help = "Examples:\n  braid pool resume\n  braid pool resume data --dry-run\n  braid pool resume data\n\nWithout a name it lists interrupted changes."
 )]
 pub struct Resume {
     /// The pool's name
@@ -28,7 +28,7 @@ impl Resume {
         let host = Seen::now(&self.ending.place.config()).host;
         let lent = lent_again(journal.record(), &host, self.ending.passphrase_file.as_deref())?;
         let title = journal.record().plan.title.clone();
-        failure::tell(&format!("going on with: {title}"));
+        failure::tell(&format!("continuing: {title}"));
         go_on(&mut journal, &self.ending.place)?;
         drop(lent);
         let not_done = NotDone::all(journal.record());

@@ -15,10 +15,10 @@ Examples:
   braid pool retain /data/.snapshots --policy '1x1h(keep=all) | 24x1h | 14x1d' --dry-run
   braid pool retain /data/.snapshots --policy '24x1h | 14x1d | 12x30d' --yes
 
-The newest snapshot of each subvolume stays, and so does the one that the next
-difference to a replica is made against. Ages are counted from the newest one;
-what is dated in the future is set aside. With --yes alone nothing is deleted
-when that would take most at once by a new policy, or by a leap of the clock.")]
+The newest snapshot of each subvolume is kept, and so is the one that the next incremental \
+replication builds on. Ages are counted from the newest snapshot; snapshots dated in the future \
+are ignored. With --yes alone nothing is deleted if a new policy or a clock jump would delete \
+most snapshots at once.")]
 pub struct Retain {
     #[command(flatten)]
     _json: JsonFlag,
@@ -65,7 +65,8 @@ impl Retain {
         }
         if let Some(first) = future.first() {
             tell(&format!(
-                "{} dated in the future ({}) and set aside: delete by hand what a wrong clock made, or mend the clock",
+                "ignored {} dated in the future ({}): delete by hand what a wrong clock made, or \
+                 correct the clock",
                 counted(future.len()),
                 first.name
             ));

@@ -54,15 +54,15 @@ impl Secret {
             Some(file) => Secret::read(file)?,
             None => {
                 let first = Secret::asked("New passphrase: ")?;
-                if Secret::asked("The same again: ")?.0 != first.0 {
-                    let why = "the two are not the same: nothing changed";
+                if Secret::asked("Repeat it: ")?.0 != first.0 {
+                    let why = "the two differ: nothing was changed";
                     return Err(Failure::new(FailureKind::Declined, why));
                 }
                 first
             }
         };
         if secret.0.len() < SHORTEST {
-            let why = format!("a passphrase needs {SHORTEST} characters at least; more is better");
+            let why = format!("a passphrase needs at least {SHORTEST} characters; more is better");
             return Err(Failure::new(FailureKind::Usage, why));
         }
         Ok(secret)
@@ -124,7 +124,7 @@ impl Secret {
         DirBuilder::new().recursive(true).mode(0o700).create(FOLDER).map_err(io)?;
         if is_lent_now(&path) {
             return Err(Failure::failed(format!(
-                "another braid is at work with this key of pool {}: wait until it is done",
+                "another braid is using this key of pool {}: wait until it is done",
                 name.split('+').next().unwrap_or(name)
             )));
         }

@@ -56,7 +56,7 @@ impl Seen {
             Some(id) => {
                 let ids: Vec<String> = disks.iter().map(|disk| disk.id().to_string()).collect();
                 let message = format!(
-                    "--erase {id}: none of the disks named has this serial number; theirs are {}",
+                    "--erase {id}: none of the named disks has this serial number; they have {}",
                     ids.join(", ")
                 );
                 Err(Failure::new(FailureKind::Usage, message))

@@ -16,8 +16,8 @@ Examples:
   braid pool snapshot --into /data/.snapshots --list
 
 Several subvolumes are taken one after the other: each snapshot is of one
-instant, but not all of the same. What belongs together (a database and its log)
-belongs into one subvolume.")]
+instant, but not all of the same. Keep data that belongs together (a database and its log) in one \
+subvolume.")]
 pub struct Snapshot {
     #[command(flatten)]
     _json: JsonFlag,
@@ -63,7 +63,7 @@ impl Snapshot {
             // A name mistyped would be a place where nobody looks.
             let word = if self.dry_run { "would be" } else { "is" };
             let folder = ExactPath::from(self.into.as_path());
-            tell(&format!("{folder} isn't there yet: it {word} made"));
+            tell(&format!("{folder} doesn't exist yet: it {word} made"));
         }
         if !self.dry_run {
             snapshot::take(&intended, &self.into)?;

@@ -14,7 +14,7 @@ pub fn tell_events(global: &Global, folder: &Path, events: &[Event]) -> bool {
     let alerts = match alerts_of(&global.config_file()) {
         Ok(alerts) => alerts,
         Err(errors) => {
-            tell(&format!("braid: nobody is told, as the config has errors: {errors}"));
+            tell(&format!("braid: nobody is notified, as the config has errors: {errors}"));
             return true;
         }
     };
@@ -22,7 +22,7 @@ pub fn tell_events(global: &Global, folder: &Path, events: &[Event]) -> bool {
     match told.tell(events, &host_name(), &by_this_program()) {
         Ok(()) => true,
         Err(error) => {
-            tell(&format!("braid: what is to be told can't be kept: {error}"));
+            tell(&format!("braid: can't store pending notifications: {error}"));
             false
         }
     }
@@ -54,7 +54,7 @@ pub fn of_change(change: &Change) -> Event {
 pub fn of_scrub(scrub: &ScrubEnded) -> Event {
     let pool = &scrub.pool;
     let (severity, text) = match scrub.uncorrectable {
-        0 => (Severity::Note, format!("{pool}: the scrub is done, all can be read")),
+        0 => (Severity::Note, format!("{pool}: the scrub is done, all data can be read")),
         count => {
             let text = format!("{pool}: the scrub found {count} errors that no copy could correct");
             (Severity::Critical, text)

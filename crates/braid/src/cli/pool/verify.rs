@@ -22,15 +22,15 @@ Examples:
   braid pool verify /data/.snapshots nas:/streams  # also where streams are stored
   braid pool verify /mnt/usb/streams  # stored streams by themselves
 
-Compared are type, contents (BLAKE3), mode, owner, modification time, extended
+It compares type, contents (BLAKE3), mode, owner, modification time, extended
 attributes, link targets and hard links. Exit code 1 if anything differs.")]
 pub struct Verify {
     #[command(flatten)]
     _json: JsonFlag,
     /// A snapshot, a folder of snapshots, or any folder, on this computer
     original: Place,
-    /// Its replica, here or elsewhere; without it ORIGINAL, which may be elsewhere too, holds
-    /// stored streams, which are compared with their own hashes
+    /// Its replica, here or elsewhere; without it, ORIGINAL (here or elsewhere) holds stored
+    /// streams, which are compared with their own hashes
     #[arg(value_name = "REPLICA")]
     copy: Option<Place>,
     #[command(flatten)]
@@ -91,7 +91,7 @@ fn is_same(original: &Path, copy: &Path) -> bool {
 
 fn text(finding: &Finding) -> String {
     for nested in &finding.nested {
-        tell(&format!("{nested} is a subvolume of its own: not compared"));
+        tell(&format!("{nested} is a separate subvolume: not compared"));
     }
     let bytes = ByteSize::from_bytes(finding.bytes);
     let word = if finding.differences.is_empty() { "same as" } else { "differs from" };

@@ -225,7 +225,7 @@ pub fn back_up_headers(folder: &str, volumes: &[LuksVolume]) -> Result<Vec<Strin
         // What is saved has to be right.
         if luks::read(Path::new(&volume.path)).ok().flatten().is_none() {
             return Err(Failure::failed(format!(
-                "{} has no LUKS header that could be saved: `braid pool header restore` puts it back",
+                "{} has no LUKS header to back up: `braid pool header restore` puts one back",
                 volume.path
             )));
         }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool watch --hook 'mail -s \"$BRAID_EVENT: $BRAID_WHAT\" root'\n  braid pool watch --every 5m --prometheus /var/lib/node_exporter/braid.prom\n\nA hook gets BRAID_EVENT (new, worse, better, gone), BRAID_POOL, BRAID_SEVERITY, BRAID_CODE, BRAID_WHAT, BRAID_MEND, and the change as JSON on its standard input. One that fails is called again after the next look.\n\nExit codes: 0 nothing wrong, 10 something should be mended, 11 redundancy is lost or data is in danger, 12 data can't be reached"
+    after_help = "Examples:\n  braid pool watch --hook 'mail -s \"$BRAID_EVENT: $BRAID_WHAT\" root'\n  braid pool watch --every 5m --prometheus /var/lib/node_exporter/braid.prom\n\nA hook gets BRAID_EVENT (new, worse, better, gone), BRAID_POOL, BRAID_SEVERITY, BRAID_CODE, BRAID_WHAT, BRAID_MEND, and the change as JSON on its standard input. A hook that fails is called again after the next check.\n\nExit codes: 0 nothing wrong, 10 something should be fixed, 11 redundancy is lost or data is in danger, 12 data can't be reached"
 )]
 pub struct Watch {
     #[command(flatten)]
@@ -80,7 +80,7 @@ impl Watch {
                 Ok(()) => memory.told(change),
                 Err(why) => {
                     all_told = false;
-                    tell(&format!("braid: the hook failed, to be called again: {why}"));
+                    tell(&format!("braid: the hook failed and will be called again: {why}"));
                 }
             }
         }

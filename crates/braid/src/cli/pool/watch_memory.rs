@@ -20,7 +20,7 @@ pub fn read(file: &Path) -> Result<Memory, Failure> {
         Err(error) => return Err(Failure::io(&format!("reading {}", file.display()), &error)),
     };
     state_file::from_json_or_bare(VERSION, &text).map_err(|error| {
-        let message = format!("{}: {error}; to begin anew, delete it", file.display());
+        let message = format!("{}: {error}; delete it to start over", file.display());
         Failure::new(FailureKind::Failed, message)
     })
 }

@@ -85,7 +85,7 @@ impl Shared {
                     self.lock().look = Some(look);
                     self.changed.notify_all();
                 }
-                Err(failure) => tracing::warn!("the pools can't be looked at: {failure}"),
+                Err(failure) => tracing::warn!("can't check the pools: {failure}"),
             }
             self.wait_until_due();
         }

@@ -32,30 +32,30 @@ const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5190)
 
 #[derive(Args)]
 #[command(
-    after_help = "A running tunnel serves the page itself, as [ui] in its config says; this is for hosts without one. It shows what `braid pool` does, and snapshots in the folder .snapshots of each mounted pool. Who isn't on this host logs in: `braid ui password --file FILE`, or a link by `braid ui login --socket SOCKET`.\n\nExamples:\n  braid ui serve\n  braid ui serve --snapshots /srv/replicas\n  braid ui serve --backups\n  systemctl enable --now braid-ui.service"
+    after_help = "A running tunnel serves the page itself, as [ui] in its config says; this is for hosts without one. It shows what `braid pool` does, and the snapshots in each mounted pool's folder .snapshots. Users on other hosts must log in: with a password (`braid ui password --file FILE`) or a link (`braid ui login --socket SOCKET`).\n\nExamples:\n  braid ui serve\n  braid ui serve --snapshots /srv/replicas\n  braid ui serve --backups\n  systemctl enable --now braid-ui.service"
 )]
 pub struct Serve {
     #[command(flatten)]
     _json: JsonFlag,
-    /// Where browsers come in, unless systemd hands over a socket [default: 127.0.0.1:5190]
+    /// Address to listen on, unless systemd passes a socket [default: 127.0.0.1:5190]
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<SocketAddr>,
-    /// Allow an address that others can reach: what they send and get isn't encrypted
+    /// Allow an address that others can reach, although the connection isn't encrypted
     #[arg(long)]
     plain: bool,
-    /// Serve it by TLS, with a certificate of its own beside the passwords
+    /// Serve over TLS, with a self-signed certificate kept beside the passwords
     #[arg(long)]
     tls: bool,
-    /// Certificate for TLS, with those that vouch for it, PEM
+    /// Certificate chain for TLS, PEM
     #[arg(long, value_name = "FILE", requires = "key")]
     certificate: Option<PathBuf>,
     /// Its key, PEM
     #[arg(long, value_name = "FILE", requires = "certificate")]
     key: Option<PathBuf>,
-    /// A name by which browsers may ask, besides the address
+    /// A host name that browsers may use besides the address
     #[arg(long, value_name = "NAME")]
     host: Vec<String>,
-    /// The page's Unix socket; who may open it is admin
+    /// The page's Unix socket; whoever can open it is an admin
     #[arg(long, value_name = "FILE", default_value = super::POOLS_SOCKET)]
     ui_socket: PathBuf,
     /// The passwords' hashes
@@ -64,11 +64,11 @@ pub struct Serve {
     /// A further folder of snapshots
     #[arg(long, value_name = "FOLDER")]
     snapshots: Vec<PathBuf>,
-    /// Show backups, too: what is at the targets that this host knows
+    /// Show the backups at the targets that this host knows
     #[cfg(feature = "backup")]
     #[arg(long)]
     backups: bool,
-    /// File with the key to them [default: the one with which they were made]
+    /// Key file of the backups [default: the one they were made with]
     #[cfg(feature = "backup")]
     #[arg(long, value_name = "FILE", requires = "backups")]
     backup_key: Option<PathBuf>,
@@ -94,13 +94,14 @@ impl Serve {
     /// Until it is told to end.
     pub fn run(self, _global: &Global) -> Result<(), Failure> {
         let handed = activation::tcp_listener()
-            .map_err(|error| Failure::io("the socket that was handed over", &error))?;
+            .map_err(|error| Failure::io("the socket passed by systemd", &error))?;
         let wanted = self.certificate();
         let address = self.address(handed.as_ref())?;
         if !address.ip().is_loopback() && !self.plain && wanted.is_none() {
             let why = format!(
-                "{address} can be reached by others, who could read passwords and files on the way: say --tls, or \
-                 keep to loopback and come by `ssh -L 5190:127.0.0.1:5190`; or accept that by --plain"
+                "{address} can be reached by others, and passwords and files would cross the \
+                 network unencrypted: add --tls, or listen on loopback and connect with `ssh -L \
+                 5190:127.0.0.1:5190`; or accept it with --plain"
             );
             return Err(Failure::new(FailureKind::Usage, why));
         }
@@ -118,7 +119,7 @@ impl Serve {
         };
         let fingerprint = secured.as_ref().and_then(|secured| secured.fingerprint.clone());
         if let Some(fingerprint) = &fingerprint {
-            tell(&format!("its certificate is this host's own; SHA-256 {fingerprint}"));
+            tell(&format!("its certificate is self-signed; SHA-256 {fingerprint}"));
         }
         let socket = self.ui_socket.display().to_string();
         let settings = Settings {
@@ -136,7 +137,7 @@ impl Serve {
             Vaults::new(&folder, self.backup_key, self.backup_credentials)
         });
         let looker = Looker::start(self.place, self.state, !self.no_smart)
-            .map_err(|error| Failure::io("starting to look at the pools", &error))?;
+            .map_err(|error| Failure::io("starting to check the pools", &error))?;
         let shelves = Shelves::new(looker.clone(), self.snapshots);
         #[cfg(feature = "backup")]
         let shelves = shelves.beside(vaults);
@@ -155,7 +156,7 @@ impl Serve {
             .name("braid-stop".into())
             .spawn(move || {
                 if let Err(error) = wait_for_signal() {
-                    tracing::warn!("signals can't be waited for: {error}");
+                    tracing::warn!("can't wait for signals: {error}");
                 }
                 // It has ended already otherwise.
                 let _ = stop.send(true);
@@ -176,7 +177,7 @@ impl Serve {
                        `systemctl edit braid-ui.socket` says, by ListenStream=";
             return Err(Failure::new(FailureKind::Usage, why));
         }
-        handed.local_addr().map_err(|error| Failure::io("the socket that was handed over", &error))
+        handed.local_addr().map_err(|error| Failure::io("the socket passed by systemd", &error))
     }
 
     fn certificate(&self) -> Option<UiCertificate> {
@@ -238,6 +239,6 @@ impl Shown for Pools {
     }
 
     fn set_link(&self, _name: &str, _change: LinkChange) -> Result<(), Refusal> {
-        Err(Refusal::NotFound("there is no tunnel here".into()))
+        Err(Refusal::NotFound("no tunnel is running here".into()))
     }
 }

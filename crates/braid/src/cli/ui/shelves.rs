@@ -86,7 +86,9 @@ impl Shelves {
     /// Only folders that are known are looked into.
     fn folder(&self, asked: &str) -> Result<PathBuf, Refusal> {
         let known = self.paths().into_iter().find(|path| path.to_str() == Some(asked));
-        known.ok_or_else(|| Refusal::NotFound("that folder of snapshots isn't known here".into()))
+        known.ok_or_else(|| {
+            Refusal::NotFound("this host doesn't know that folder of snapshots".into())
+        })
     }
 
     fn open(&self, folder: &str, snapshot: &str) -> Result<Opened, Refusal> {
@@ -106,7 +108,7 @@ impl Shelves {
         let to = PathBuf::from(&wish.to);
         self.must_be_on_a_pool(&to)?;
         if !wish.replace && to.symlink_metadata().is_ok() {
-            let text = format!("{} is there already: let it be moved aside, or name", to.display());
+            let text = format!("{} already exists: choose to move it aside, or name", to.display());
             return Err(Refusal::Invalid(format!("{text} another path")));
         }
         Ok(Restoration { from, to, replace: wish.replace })
@@ -116,9 +118,8 @@ impl Shelves {
     fn must_be_on_a_pool(&self, to: &Path) -> Result<(), Refusal> {
         let parent = to.parent().filter(|_| to.is_absolute() && to.file_name().is_some());
         let invalid = |why: String| Refusal::Invalid(why);
-        let parent = parent.ok_or_else(|| {
-            invalid("the place must be a whole path, such as /srv/data/letter.txt".into())
-        })?;
+        let parent = parent
+            .ok_or_else(|| invalid("give an absolute path, such as /srv/data/letter.txt".into()))?;
         let real = std::fs::canonicalize(parent)
             .map_err(|error| invalid(format!("{}: {error}", parent.display())))?;
         let on_pool = self.mounts().iter().any(|at| real.starts_with(at));
@@ -126,7 +127,8 @@ impl Shelves {
         match on_pool && !snapshots.iter().any(|folder| real.starts_with(folder)) {
             true => Ok(()),
             false => Err(invalid(format!(
-                "{} is not on a pool that is mounted, or is among its snapshots; elsewhere `braid pool restore` does it",
+                "{} is not on a mounted pool, or is inside its snapshots; use `braid pool restore` \
+                 for other places",
                 real.display()
             ))),
         }
@@ -153,7 +155,7 @@ impl Snapshots for Shelves {
     #[cfg(feature = "backup")]
     fn target(&self, target: &str) -> Result<Folder, Refusal> {
         let vaults = self.vaults_with(target);
-        let unknown = || Refusal::NotFound("that target isn't known here".into());
+        let unknown = || Refusal::NotFound("this host doesn't know that target".into());
         vaults.ok_or_else(unknown)?.target(target)
     }
 

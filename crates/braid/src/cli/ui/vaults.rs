@@ -98,10 +98,8 @@ impl Vaults {
         dry_run: bool,
     ) -> Result<RestorePlan, Refusal> {
         if to.symlink_metadata().is_ok() {
-            let text = format!(
-                "{} is there already: what comes from a backup comes to a new path",
-                to.display()
-            );
+            let text =
+                format!("{} already exists: backups are restored to a new path", to.display());
             return Err(Refusal::Invalid(text));
         }
         let path = if place.path.is_empty() { None } else { Some(inside(place)) };
@@ -111,7 +109,7 @@ impl Vaults {
         })?;
         if let Some(first) = restored.lost.first() {
             return Err(Refusal::Failed(format!(
-                "{} files couldn't be restored, {} for one: what the target had of them is gone or \
+                "{} files couldn't be restored, such as {}: their data at the target is missing or \
                  damaged; the rest is at {}",
                 restored.lost.len(),
                 first.display(),
@@ -136,7 +134,7 @@ impl Vaults {
 
     fn open(&self, target: &str) -> Result<Arc<Vault>, Refusal> {
         if !self.knows(target) {
-            return Err(Refusal::NotFound("that target isn't known here".into()));
+            return Err(Refusal::NotFound("this host doesn't know that target".into()));
         }
         let opened =
             self.opened.lock().unwrap_or_else(PoisonError::into_inner).get(target).cloned();

@@ -120,7 +120,7 @@ fn early_end(status: ExitStatus, child: &mut Child) -> Failure {
         let _ = said.take(MOST_WORDS).read_to_string(&mut words);
     }
     let message = match words.trim() {
-        "" => format!("the daemon ended at once ({status})"),
+        "" => format!("the daemon exited at once ({status})"),
         words => words.to_owned(),
     };
     let kind = match status.code() {

@@ -1,31 +1,31 @@
-//! Connections of a home that another concentrator serves now. Where each translates addresses to
-//! its own, they have ended without anybody saying so: who waits for data would wait for ever. So
-//! each end at home is made to say where it stands: the server knows nothing of a connection from
-//! this concentrator, and its reset ends it. Where addresses move with the home the server has the
-//! connection, and nothing happens.
+//! Challenges a home's connections after another concentrator has taken over. If each concentrator
+//! has its own NAT, the connections are dead without notice, and a program waiting for data would
+//! wait for ever. So the end at home is made to send its state: the server doesn't know a
+//! connection from the new concentrator's address, and its reset ends it. If addresses move with
+//! the home, the server knows the connection, and nothing happens.
 
 use braid_inner::{End, InnerPacket, challenge};
 use braid_linux::netlink::{Tracked, tracked_connections};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 
-/// So many at once: the answers have room in the device's queue, which holds 500 packets.
+/// Challenges sent at once: the answers must fit in the device's queue of 500 packets.
 const AT_ONCE: usize = 64;
-/// The most that are asked after a move, some seconds' worth.
+/// Maximum challenges after a move, some seconds' worth.
 const MOST: usize = 1 << 14;
 const TCP: u8 = 6;
 
-/// What is still to be asked.
+/// The connections still to be challenged.
 #[derive(Default)]
 pub struct Challenges {
-    /// This host's addresses in the tunnel: what goes through it, and isn't a LAN's own public
-    /// address, has one of them.
+    /// This host's addresses in the tunnel: connections through it have one of them, except those
+    /// with a LAN's own public address.
     addresses: Vec<IpAddr>,
     waiting: VecDeque<Tracked>,
 }
 
 impl Challenges {
-    /// Of a host with these addresses in the tunnel.
+    /// For a host with these addresses in the tunnel.
     pub fn new(addresses: Vec<IpAddr>) -> Self {
         Self { addresses, waiting: VecDeque::new() }
     }
@@ -34,7 +34,7 @@ impl Challenges {
     pub fn on_move(&mut self) {
         self.waiting.clear();
         let mut found = Vec::new();
-        // A kernel that keeps track of nothing has nothing to tell.
+        // Without connection tracking there is nothing to challenge.
         let read = tracked_connections(|it| {
             if it.protocol == TCP && found.len() < MOST {
                 found.push(it);
@@ -51,7 +51,7 @@ impl Challenges {
         !self.waiting.is_empty()
     }
 
-    /// The next that the device is to be given.
+    /// The next packets to deliver to the device.
     pub fn next(&mut self) -> Vec<InnerPacket> {
         let mut packets = Vec::new();
         while packets.len() < AT_ONCE
@@ -64,7 +64,8 @@ impl Challenges {
 
     fn of(&self, tracked: &Tracked) -> Option<InnerPacket> {
         let is_ours = |address: &IpAddr| self.addresses.contains(address);
-        // As it comes out of the tunnel: an answer to who called from here, or from who called.
+        // As it comes out of the tunnel: from the server of a connection begun here, or from the
+        // client of one begun elsewhere.
         [(&tracked.reply, End::Called), (&tracked.original, End::Caller)]
             .into_iter()
             .find(|(tuple, _)| is_ours(&tuple.dst.0) && !is_ours(&tuple.src.0))

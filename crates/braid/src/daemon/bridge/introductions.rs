@@ -1,5 +1,5 @@
-//! Homes that come with a join line: what the data plane is told of the lines, and
-//! what it tells of those who come.
+//! Homes that join with a join line: what the data plane knows of the lines, and what it reports
+//! about the homes.
 
 use crate::daemon::data_channel::Introduction;
 use braid_control::config::{Name, Peer};
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-/// The join lines of a concentrator; of a home what its own line is worth.
+/// A concentrator's join lines; at a home, the state of its own line.
 #[derive(Default)]
 pub struct Introductions {
     lines: BTreeMap<PublicKey, Line>,
@@ -20,11 +20,11 @@ struct Line {
     home: Name,
     state: EnrolmentState,
     waiting: Option<Introduction>,
-    /// Somebody who came with it when it was used.
+    /// The address of a host that used the line after it had been used.
     refused: Option<(SocketAddr, Instant)>,
 }
 
-/// Who isn't let in comes again each 10 s, for as long as somebody leaves it on.
+/// A refused host retries every 10 s for as long as it runs.
 const REFUSED_LATELY: Duration = Duration::from_secs(180);
 
 impl Introductions {
@@ -40,7 +40,7 @@ impl Introductions {
         true
     }
 
-    /// Forgets the line of a peer, by the key that the peer had.
+    /// Forgets a peer's line, by the key that the peer had.
     pub fn remove(&mut self, peer: &PublicKey) -> bool {
         let before = self.lines.len();
         let is_its = |key: &PublicKey, line: &Line| match &line.state {
@@ -58,12 +58,12 @@ impl Introductions {
         }
     }
 
-    /// As the data plane is told.
+    /// The lines' states for the data plane.
     pub fn states(&self) -> Vec<(PublicKey, EnrolmentState)> {
         self.lines.iter().map(|(key, line)| (*key, line.state)).collect()
     }
 
-    /// Somebody came with a line.
+    /// Notes a host that used a line.
     pub fn note(&mut self, introduction: Introduction) {
         if let Some(line) = self.lines.get_mut(&introduction.line)
             && !matches!(line.state, EnrolmentState::Used(_))
@@ -72,12 +72,12 @@ impl Introductions {
         }
     }
 
-    /// Those who wait to be let in.
+    /// Hosts waiting to be let in.
     pub fn waiting(&self) -> Vec<Introduction> {
         self.lines.values().filter_map(|line| line.waiting).collect()
     }
 
-    /// Somebody came with a line that lets nobody in.
+    /// Notes a host that used a line which is no longer valid.
     pub fn note_refused(
         &mut self,
         line: &PublicKey,
@@ -87,23 +87,23 @@ impl Introductions {
     ) {
         let Some(line) = self.lines.get_mut(line) else { return };
         let told = line.refused.is_some_and(|(_, at)| now - at < REFUSED_LATELY);
-        // What it leads to is told of the peer, if it is one.
+        // The peer's status shows the consequences, if it is a peer.
         if !told && refusal == EnrolmentRefusal::Expired {
             let home = line.home.as_str();
             tracing::warn!(
-                "{from} came with the join line of {home}, which has expired: `braid concentrator \
-                 renew {home}` makes another"
+                "{from} used the join line of {home}, which has expired: `braid concentrator renew \
+                 {home}` makes another"
             );
         }
         line.refused = Some((from, now));
     }
 
-    /// This host isn't let in by its line.
+    /// Notes that this host's line was refused.
     pub fn note_not_enrolled(&mut self, peer: PeerId, refusal: EnrolmentRefusal) {
         self.not_enrolled.insert(peer, refusal);
     }
 
-    /// What is amiss between this host and a peer.
+    /// What is wrong between this host and a peer.
     pub fn trouble(&mut self, id: PeerId, key: PublicKey, peer: &PeerReport) -> Option<String> {
         if peer.connected {
             self.not_enrolled.remove(&id);
@@ -116,14 +116,14 @@ impl Introductions {
         }
         if peer.has_rival {
             return Some(
-                "two hosts have its key and drive each other out: a copied config? Make a join line \
+                "two hosts use its key and displace each other: a copied config? Make a join line \
                  for each (`braid concentrator add-home NAME`)"
                     .to_owned(),
             );
         }
         if peer.we_have_a_rival {
             return Some(
-                "another host has this one's key, and they drive each other out: a copied config? \
+                "another host uses this one's key, and they displace each other: a copied config? \
                  Each needs a join line of its own"
                     .to_owned(),
             );

@@ -1,5 +1,4 @@
-//! A link's quota: so many bytes a day or a month. Days and months are those of
-//! UTC; the caller tells the time.
+//! A link's quota: a number of bytes per day or month, in UTC; the caller provides the time.
 
 use braid_units::ByteSize;
 use jiff::civil::{Date, date as date_of};
@@ -65,9 +64,8 @@ impl Quota {
         self.since = (period_start >= EARLIEST - 31 * DAY).then_some(period_start.min(LATEST));
     }
 
-    /// Another limit or period from now on. What was used stays used, also of a
-    /// shorter period: what of it belongs there isn't known, and a quota is there
-    /// to save money.
+    /// Changes limit or period. What was used stays used, even if the period becomes shorter: how
+    /// much of it belongs there isn't known, and a quota exists to save money.
     pub fn change(&mut self, limit: ByteSize, period: Period, now: UnixSeconds) {
         self.roll(now);
         (self.limit, self.period) = (limit, period);

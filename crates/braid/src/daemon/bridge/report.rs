@@ -1,4 +1,4 @@
-//! The core's reports in the status's words.
+//! Turns the core's reports into status.
 
 use super::{BridgedLink, BridgedPeer, FIRST_LISTENING_TLS};
 use crate::daemon::data_channel::PeerFlows;
@@ -9,13 +9,13 @@ use braid_tunnel::{LinkId, PathReport, PeerId, PeerReport, TrafficReport};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Makes status of reports; remembers what rates need.
+/// Turns reports into status; remembers what rates need.
 pub struct Reporter {
     mode: Mode,
     traffic: BTreeMap<(PeerId, u8), Traffic>,
 }
 
-/// The core's links: of which link, and what carries them.
+/// The core's links: their link in the config, and their transport.
 type LinksById<'a> = BTreeMap<LinkId, (&'a BridgedLink, Transport)>;
 
 /// Of a path.
@@ -25,19 +25,19 @@ struct Traffic {
     loss: Loss,
 }
 
-/// The share of lost datagrams, of those sent lately: the core's own stays as it is
-/// while nothing is sent. What an outage took is no loss of the link that is back.
+/// The share of recently sent datagrams that were lost: the core's own value doesn't change while
+/// nothing is sent. What an outage took doesn't count as loss of the link once it is back.
 struct Loss {
     sent: u64,
     lost: u64,
     at: Instant,
     sent_lately: f64,
     lost_lately: f64,
-    /// What is found out until then was lost in the last outage.
+    /// Losses found until then belong to the last outage.
     outage_settles: Option<Instant>,
 }
 
-/// How much of something that is counted comes in a second, lately.
+/// The recent rate of a counter per second.
 struct Throughput {
     bytes: u64,
     at: Instant,
@@ -48,11 +48,11 @@ struct Throughput {
 const RATE_WINDOW: Duration = Duration::from_secs(1);
 /// Losses fade over about this time.
 const LOSS_WINDOW: Duration = Duration::from_secs(10);
-/// Which datagrams an outage took, acknowledgements tell some round trips after it.
+/// Acknowledgements show which datagrams an outage took some round trips after it.
 const OUTAGE_SETTLES: Duration = Duration::from_secs(2);
-/// Of one datagram lost half a minute ago less than this is left.
+/// A datagram lost half a minute ago has decayed below this.
 const LEAST_LOST: f64 = 0.05;
-/// Mbit/s; a bit a second is what is left of an average that only fades.
+/// Mbit/s; one bit per second is the rest of an average that only fades.
 const LEAST_RATE: f64 = 1e-6;
 
 impl Reporter {
@@ -106,7 +106,7 @@ impl Reporter {
         peers: &BTreeMap<PeerId, BridgedPeer>,
         links: &LinksById<'_>,
     ) -> PeerStatus {
-        // What is tried beside UDP and doesn't pass is no news of the link.
+        // A transport tried besides UDP that doesn't pass says nothing about the link.
         let shown = peer.paths.iter().filter(|path| match links.get(&path.link) {
             Some((_, Transport::UdpFallback | Transport::Tls)) => {
                 path.counters.received_datagrams > 0
@@ -149,7 +149,7 @@ impl Reporter {
             memory_bytes: entry.bytes + exit.held_bytes + peer.unacknowledged_bytes,
             repair: RepairStatus {
                 retransmitted: counters.repaired,
-                // What the lost datagrams carried was sent again.
+                // The contents of lost datagrams were sent again.
                 repaired: peer.lost,
                 duplicated: counters.duplicated,
                 recovered: counters.recovered,
@@ -192,7 +192,7 @@ impl Reporter {
         }
     }
 
-    /// Mbit/s received and sent lately, and the share of what was sent that was lost.
+    /// Recent rates received and sent, Mbit/s, and the share of sent datagrams that was lost.
     fn lately(&mut self, id: PeerId, path: &PathReport, now: Instant) -> (f64, f64, f64) {
         let (received, sent) = (path.counters.received_bytes, path.counters.sent_bytes);
         let traffic = self.traffic.entry((id, path.id)).or_insert_with(|| Traffic {
@@ -202,8 +202,8 @@ impl Reporter {
         });
         let counters = &path.counters;
         let lost = counters.lost.saturating_sub(counters.spurious);
-        // Also while it is only tried, as where UDP is blocked and TLS carries: what is lost then
-        // says nothing of the link once it is let through.
+        // Also while it is only probed, for example if UDP is blocked and TLS is used: losses then
+        // say nothing about the link once UDP passes.
         if !matches!(path.state, braid_tunnel::PathState::Up | braid_tunnel::PathState::Suspect) {
             traffic.loss.outage(now);
         }
@@ -220,7 +220,7 @@ fn by_id(links: &BTreeMap<Name, BridgedLink>) -> LinksById<'_> {
     by_id
 }
 
-/// The name of a path's link, and what carries it. Paths of whoever calls have numbers.
+/// The name of a path's link, and its transport. Paths of peers that connect to us have numbers.
 fn link_of(path: &PathReport, links: &LinksById<'_>) -> (String, Transport) {
     match links.get(&path.link) {
         Some((link, transport)) => (link.link.name.as_str().to_owned(), *transport),
@@ -249,7 +249,7 @@ impl Loss {
         let elapsed = now.duration_since(self.at).as_secs_f64();
         let stays = (-elapsed / LOSS_WINDOW.as_secs_f64()).exp();
         self.sent_lately = self.sent_lately * stays + sent.saturating_sub(self.sent) as f64;
-        // What counted as lost and came after all is taken back.
+        // Datagrams that counted as lost but arrived late are subtracted.
         let news = lost as f64 - self.lost as f64;
         self.lost_lately = (self.lost_lately * stays + news).max(0.0);
         (self.sent, self.lost, self.at) = (sent, lost, now);
@@ -265,8 +265,7 @@ impl Throughput {
         Throughput { bytes, at, mbit: 0.0 }
     }
 
-    /// Mbit/s, now that so many bytes were counted; a rate that can't be told from
-    /// none is none.
+    /// The rate in Mbit/s, given the byte counter; a negligible rate is zero.
     fn update(&mut self, bytes: u64, now: Instant) -> f64 {
         let elapsed = now.duration_since(self.at);
         if !elapsed.is_zero() {
@@ -307,7 +306,7 @@ mod tests {
         let later: Vec<f64> = (2..=120).map(|n| loss.update(1000 + n, 500, second(n))).collect();
         assert!(later.is_sorted_by(|a, b| a >= b));
         assert_eq!(later.last(), Some(&0.0));
-        // What counted as lost comes after all.
+        // Datagrams that counted as lost arrive late.
         assert!(loss.update(2000, 600, second(121)) > 0.09);
         assert_eq!(loss.update(2000, 500, second(121)), 0.0);
     }

@@ -1,4 +1,4 @@
-//! The config's words in the core's types.
+//! Translates the config into the core's types.
 
 use super::quota::{Period, Quota, ResetDay};
 use braid_control::config::{self, Link, Peer, QuotaPeriod};
@@ -15,7 +15,7 @@ pub fn peer(peer: &Peer, preshared_key: Option<PresharedKey>) -> PeerConfig {
         endpoints: Vec::new(),
         allowed_ips: peer.allowed_ips.iter().map(|prefix| prefix.net()).collect(),
         keepalive: peer.keepalive,
-        // The home says how both directions are spread.
+        // The home determines how both directions are spread.
         follow_mode: peer.endpoints.is_empty(),
     }
 }

@@ -18,15 +18,16 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// How often the registry is looked at.
+/// How often the registry is read.
 const EVERY: Duration = Duration::from_secs(1);
-/// Where that takes long it is less often, so that it takes a tenth of the time, but so often.
+/// If reading takes long, it is done less often, so that it takes a tenth of the time; but at least
+/// this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 const REST: u32 = 9;
-/// How often it is counted between two looks who is served here: where others have gone many come
-/// within a second, and more than there is room for are to go on at once.
+/// How often the homes served here are counted between two reads: when others fail, many homes come
+/// within a second, and those for which there is no room must move on at once.
 const COUNTED_EVERY: Duration = Duration::from_millis(100);
-/// A registry that is silent is told of at once, and then this often.
+/// A silent registry is reported at once, and then this often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
 
 /// What the thread works with.
@@ -57,7 +58,7 @@ impl Part {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
             let own = self.own(&config, &tunnel.status());
-            // Who ends the tunnel doesn't wait for a registry.
+            // The tunnel's end must not wait for a registry.
             drop(tunnel);
             let begun = Instant::now();
             let opened = match &mut store {
@@ -81,7 +82,7 @@ impl Part {
             if now != ranks && self.data_plane.change(Change::SetRanks(now.clone())).is_ok() {
                 ranks = now;
             }
-            // To read 10,000 keys takes longer than all else here.
+            // Parsing 10,000 keys takes longer than everything else here.
             if let Ok(known) = &round
                 && !told.as_ref().is_some_and(|told| refers_as(told, known))
                 && self.data_plane.change(Change::SetReferrals(referred(known))).is_ok()
@@ -97,8 +98,8 @@ impl Part {
         }
     }
 
-    /// Until it is time for the next look: says anew how willing it is whenever it serves others
-    /// than before, by what was `seen` at the last look that succeeded.
+    /// Until the next read: updates the ranks whenever it serves other homes than before, based on
+    /// what was `seen` at the last successful read.
     fn count(
         &self,
         member: &mut Member,
@@ -121,7 +122,7 @@ impl Part {
         }
     }
 
-    /// This concentrator as it is now.
+    /// This concentrator's current state.
     fn own(&self, config: &Config, status: &Status) -> Own {
         let fleet = config.fleet.as_ref().unwrap_or(&self.fleet);
         let homes = || config.peers.iter().filter(|peer| peer.endpoints.is_empty());
@@ -154,13 +155,13 @@ impl Part {
     }
 }
 
-/// The homes that say that they are served here, with the epochs of their words.
+/// The homes that say that they are served here, with the epochs of their statements.
 fn served_here(peers: &[PeerStatus]) -> BTreeMap<String, u64> {
     let here = peers.iter().filter(|peer| peer.connected && peer.served_here != Some(false));
     here.map(|peer| (peer.name.clone(), peer.served_epoch.unwrap_or_default())).collect()
 }
 
-/// Ranks of homes by their keys instead of their names; of those whose keys are known.
+/// Ranks of homes by key instead of name; only homes with known keys.
 fn by_key(
     fleet: &Registered,
     ranks: BTreeMap<String, u8>,
@@ -171,14 +172,14 @@ fn by_key(
     })
 }
 
-/// Whether homes are referred to the same ones.
+/// Whether the referrals are the same.
 fn refers_as(before: &Known, now: &Known) -> bool {
     before.referrals == now.referrals
         && before.fleet.homes == now.fleet.homes
         && before.fleet.concentrators == now.fleet.concentrators
 }
 
-/// To whom homes are referred, by their keys.
+/// Where homes are referred, by home key.
 fn referred(known: &Known) -> BTreeMap<PublicKey, Vec<Arc<Referral>>> {
     let concentrators = known.fleet.concentrators.iter();
     let concentrators: BTreeMap<&String, Arc<Referral>> = concentrators
@@ -196,7 +197,7 @@ fn referred(known: &Known) -> BTreeMap<PublicKey, Vec<Arc<Referral>>> {
     known.referrals.iter().filter_map(home).collect()
 }
 
-/// What the registry is told of a home of this concentrator's config.
+/// The registry's record of a home in this concentrator's config.
 fn record(peer: &Peer) -> Home {
     let secret = peer.preshared_key_file.as_deref();
     let secret = secret.and_then(|file| read_preshared_key(file).ok());
@@ -212,7 +213,7 @@ fn record(peer: &Peer) -> Home {
     }
 }
 
-/// Has this host know the fleet's homes from now on; `copy` is what it knew, once that is read.
+/// Updates this host's copy of the fleet's homes; `copy` is the previous one, once read.
 fn follow(
     config: &Config,
     known: Option<&Known>,
@@ -249,7 +250,7 @@ fn follow(
     Ok(())
 }
 
-/// A damaged copy is written again by what the registry says.
+/// A damaged copy is rewritten from the registry.
 fn read_copy(file: &Path) -> io::Result<FleetHomes> {
     FleetHomes::read(file).or_else(|error| match error.kind() {
         io::ErrorKind::InvalidData | io::ErrorKind::UnexpectedEof => Ok(FleetHomes::none(file)),
@@ -257,7 +258,7 @@ fn read_copy(file: &Path) -> io::Result<FleetHomes> {
     })
 }
 
-/// How the registry has been.
+/// The registry's recent state.
 #[derive(Default)]
 struct Health {
     reached: Option<Instant>,
@@ -281,8 +282,8 @@ impl Health {
                 known.troubles.clone()
             }
             Err(error) => vec![format!(
-                "{error}; traffic and homes that are known go on, but what changes elsewhere isn't \
-                 known here, nor what changes here elsewhere"
+                "{error}; traffic and known homes continue, but changes aren't exchanged with the \
+                 other concentrators"
             )],
         };
         self.tell(&troubles, now);
@@ -301,7 +302,7 @@ impl Health {
         let was_amiss = before.is_some_and(|(told, _)| !told.is_empty());
         let long_ago = before.is_none_or(|(_, at)| now.saturating_duration_since(*at) > TOLD_EVERY);
         if troubles.is_empty() && was_amiss {
-            tracing::info!("the fleet: all is well again");
+            tracing::info!("the fleet: everything works again");
         } else if !troubles.is_empty() && (long_ago || !was_amiss) {
             troubles.iter().for_each(|trouble| tracing::warn!("the fleet: {trouble}"));
         } else {

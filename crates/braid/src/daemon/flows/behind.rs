@@ -1,5 +1,4 @@
-//! Devices behind this host's own address: the kernel translates their connections, and
-//! knows whose each is.
+//! Finds devices behind this host's NAT from the kernel's connection tracking.
 
 use braid_inner::{FlowKey, Selector};
 use braid_linux::netlink::{Tracked, tracked_connections};
@@ -7,17 +6,17 @@ use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// Who is behind which flow.
+/// The device behind each flow.
 pub struct Behind {
     /// This host's addresses in the tunnel.
     own: Vec<IpAddr>,
-    /// The device's end of each flow; none for this host's own connections.
+    /// The device's end of each flow; `None` for this host's own connections.
     known: HashMap<FlowKey, Option<(IpAddr, u16)>>,
     asked: Option<Instant>,
 }
 
-/// All connections are asked for, tens of thousands on a large router (some 1 µs each): not more
-/// often than this.
+/// Minimum interval of reading all connections, tens of thousands on a large router (some 1 µs
+/// each).
 const ASKED_EACH: Duration = Duration::from_secs(5);
 const AT_ONCE: Duration = Duration::from_millis(900);
 
@@ -27,8 +26,8 @@ impl Behind {
         Behind { own, known: HashMap::new(), asked: None }
     }
 
-    /// These flows there are: finds out whose are new ones, once in a while.
-    /// `at_once`: somebody waits for it.
+    /// Takes the current flows, and looks up the new ones periodically, or immediately with
+    /// `at_once`.
     pub fn follow(&mut self, flows: impl Iterator<Item = FlowKey>, at_once: bool, now: Instant) {
         let own = &self.own;
         let is_own = |key: &FlowKey| matches!(key, FlowKey::Ip { src, .. } if own.contains(src));
@@ -56,19 +55,19 @@ impl Behind {
         }
     }
 
-    /// Who began the flow has been found out, or it shows.
+    /// Whether the flow's initiator is known.
     pub fn is_known(&self, key: &FlowKey) -> bool {
         let shows = matches!(key, FlowKey::Ip { src, .. } if !self.own.contains(src));
         shows || self.known.contains_key(key)
     }
 
-    /// This host began the flow itself.
+    /// Whether this host began the flow itself.
     pub fn is_own(&self, key: &FlowKey) -> bool {
         let own = matches!(key, FlowKey::Ip { src, .. } if self.own.contains(src));
         own && self.device(key).is_none()
     }
 
-    /// The device behind a flow, if this host hides it.
+    /// The device behind a flow, if it is behind this host's NAT.
     pub fn device(&self, key: &FlowKey) -> Option<IpAddr> {
         self.known.get(key).copied().flatten().map(|(address, _)| address)
     }
@@ -81,8 +80,8 @@ impl Behind {
     }
 }
 
-/// The flow that a connection is here, and whose it is, if its sender is hidden behind one of our
-/// addresses: answers come to that.
+/// The flow and its device for a tracked connection, if its sender is behind one of our addresses,
+/// to which replies come.
 fn whose(tracked: &Tracked, own: &[IpAddr]) -> Option<(FlowKey, (IpAddr, u16))> {
     const ICMP: [u8; 2] = [1, 58];
     let (original, reply) = (&tracked.original, &tracked.reply);

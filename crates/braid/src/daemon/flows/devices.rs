@@ -1,5 +1,4 @@
-//! What each device sent and got. Flows come and go; what they carried stays with their
-//! device.
+//! What each device sent and received. Flows come and go; their bytes stay with the device.
 
 use super::DeviceSecond;
 use braid_control::traffic::{DeviceTraffic, FlowTraffic, LinkShare};
@@ -11,7 +10,7 @@ use std::time::Duration;
 #[derive(Default)]
 pub struct Devices {
     known: BTreeMap<(String, String), Device>,
-    /// Names that history has.
+    /// Names with a history of their own.
     kept: BTreeSet<String>,
 }
 
@@ -24,12 +23,11 @@ struct Device {
     links: BTreeMap<String, LinkShare>,
 }
 
-/// No more are remembered: one that sends by thousands of addresses takes places, not memory.
+/// Maximum devices remembered, so that one with thousands of addresses doesn't exhaust memory.
 const MOST: usize = 1000;
-/// What history keeps in a second, of those that carry most.
+/// Devices that history records per second, the busiest first.
 const MOST_IN_HISTORY: usize = 16;
-/// So many devices have a history of their own, until the tunnel is restarted; the others have
-/// one together.
+/// Maximum devices with their own history until the tunnel is restarted; the others share one.
 const MOST_KEPT: usize = 200;
 const OTHERS: &str = "others";
 
@@ -57,7 +55,7 @@ impl Devices {
         }
     }
 
-    /// All flows were counted: what each device did meanwhile.
+    /// Call after counting all flows: returns each device's traffic since the last call.
     pub fn settle(&mut self, elapsed: Duration) -> Vec<DeviceSecond> {
         let mut seconds = Vec::new();
         for device in self.known.values_mut() {
@@ -101,7 +99,7 @@ impl Devices {
         seconds
     }
 
-    /// As they are now, those that carry most first.
+    /// The devices' current state, busiest first.
     pub fn shown(&self) -> Vec<DeviceTraffic> {
         let mut shown: Vec<DeviceTraffic> =
             self.known.values().map(|device| device.shown.clone()).collect();

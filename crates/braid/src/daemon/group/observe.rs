@@ -1,4 +1,4 @@
-//! What the host's network says of a group's links.
+//! Reads a group's links from the host's network.
 
 use super::super::egress::HostNetwork;
 use super::view::View;
@@ -20,8 +20,7 @@ pub fn group(config: &GroupConfig, host: &HostNetwork) -> (Group, Vec<(u32, Stri
     (Group { links, ..config.group.clone() }, missing)
 }
 
-/// The group with all its links; those that are away keep what the config says
-/// of them.
+/// The group with all its links; those that are away keep their settings from the config.
 pub fn observed(config: &GroupConfig, host: &HostNetwork) -> Group {
     let links = config.group.links.iter().zip(&config.egresses).map(|(link, given)| {
         present(&config.group, link, *given, host).unwrap_or_else(|_| {
@@ -71,7 +70,7 @@ pub fn devices(config: &GroupConfig, view: &View) -> (Option<DeviceStatus>, Vec<
         let device = found.iter().find(|device| device.name == link.device.as_str());
         !left_out && device.is_some_and(|device| device.up && device.carrier && !device.is_backup)
     };
-    // Where routes join the links, one on standby has none beside another.
+    // If routes join the links, a standby link has none while another works.
     let others = config.group.links.iter().any(|link| !link.standby && usable(link));
     let links = config.group.links.iter().map(|link| {
         let waits = !own && link.standby && others;

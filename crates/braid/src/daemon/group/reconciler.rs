@@ -1,5 +1,5 @@
-//! The thread that keeps the host as the group's set-up says: what the kernel
-//! drops with a link that goes is set again when it is back.
+//! The thread that keeps the host in the state of the group's set-up: what the kernel drops when a
+//! link goes away is set again when it returns.
 
 use super::super::egress::HostNetwork;
 use super::super::ending::Ending;
@@ -25,18 +25,18 @@ pub struct ReconcilerHandle {
     view: Arc<Mutex<View>>,
 }
 
-/// What it can be asked; each has where the answer goes.
+/// Requests, each with the channel for its answer.
 enum Question {
     Reload(Box<GroupConfig>, Sender<io::Result<()>>),
     End(End, Sender<io::Result<()>>),
 }
 
-/// What becomes of what is set on the host when it ends.
+/// What to do at the end with what is set on the host.
 #[derive(Clone, Copy)]
 enum End {
-    /// It is taken back.
+    /// Undo it.
     TakeBack,
-    /// It stays for another program, if that will know of it.
+    /// Leave it for another program, if it is recorded.
     Leave,
 }
 
@@ -55,7 +55,7 @@ struct Reconciler {
 
 const MONITOR: Token = Token(0);
 const QUESTION: Token = Token(1);
-/// Programs that ended are started again, and what failed is tried again.
+/// Interval for restarting programs that ended and retrying what failed.
 const TICK: Duration = Duration::from_secs(2);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
@@ -85,7 +85,7 @@ impl ReconcilerHandle {
             journal_trouble: JournalTrouble::new("all of it would stay"),
             ending,
         };
-        // On its thread: without one nothing shall have been set.
+        // On its thread: if there is none, nothing must have been set.
         let (begun, has_begun) = channel();
         start_thread("braid-group", move || {
             let outcome = reconciler.begin();
@@ -99,19 +99,19 @@ impl ReconcilerHandle {
         Ok(ReconcilerHandle { questions: Mutex::new(questions), waker, view })
     }
 
-    /// Makes the host as another config says; on an error it is as before.
+    /// Switches the host to another config; on an error everything is as before.
     pub fn reload(&self, config: GroupConfig) -> io::Result<()> {
         let ended = || Err(io::Error::other("the group is going down"));
         self.ask(|done| Question::Reload(Box::new(config), done)).unwrap_or_else(ended)
     }
 
-    /// Takes back all that was set on the host.
+    /// Undoes everything that was set on the host.
     pub fn stop(&self) -> io::Result<()> {
-        // If it has ended it is done as well.
+        // If it has ended, that is done, too.
         self.ask(|done| Question::End(End::TakeBack, done)).unwrap_or(Ok(()))
     }
 
-    /// Ends, and leaves all as it is. False when it could not stay, and was taken back.
+    /// Ends and leaves everything in place. False if it could not stay and was undone.
     pub fn leave(&self) -> bool {
         self.ask(|done| Question::End(End::Leave, done)).is_some_and(|left| left.is_ok())
     }
@@ -138,7 +138,7 @@ impl Reconciler {
     fn begin(&mut self) -> io::Result<()> {
         let Some(told) = self.fatal()? else { return Ok(()) };
         for failure in self.journal.undo() {
-            tracing::warn!("taking it back: {failure}");
+            tracing::warn!("undoing it: {failure}");
         }
         Err(io::Error::other(told))
     }
@@ -157,15 +157,15 @@ impl Reconciler {
             self.watcher = before;
         }
         for failure in self.follow()? {
-            tracing::warn!("back to what was: {failure}");
+            tracing::warn!("restoring the previous state: {failure}");
         }
         Err(io::Error::other(told))
     }
 
-    /// Follows, and says what an engine can't be up without.
+    /// Applies the set-up, and returns an error that the engine can't work with.
     fn fatal(&mut self) -> io::Result<Option<String>> {
         let failures = self.follow()?;
-        // PPP's device comes with the other end, so its routes may have to wait.
+        // PPP's device appears only with the other end, so its routes may have to wait.
         let patient = matches!(self.config.group.engine, Engine::PppoeMultilink(_));
         let fatal: Vec<&Failure> =
             failures.iter().filter(|failure| !(patient && routes(&failure.operation))).collect();
@@ -173,8 +173,8 @@ impl Reconciler {
         Ok((!told.is_empty()).then(|| told.join("; ")))
     }
 
-    /// After a panic it looks at everything anew. When that doesn't help the daemon
-    /// ends, and this waits to take all back.
+    /// After a panic it starts over. If that doesn't help, the daemon ends, and this waits to undo
+    /// everything.
     fn run(mut self) {
         let ending = self.ending.clone();
         if supervise("braid-group", &ending, || self.follow_until_stopped()) {
@@ -186,7 +186,7 @@ impl Reconciler {
                     let _ = done.send(self.end(end));
                     return;
                 }
-                // Dropped, an asker hears that it is going down.
+                // Dropping the channel tells the caller that it is going down.
                 Question::Reload(..) => {}
             }
         }
@@ -202,7 +202,7 @@ impl Reconciler {
                 tracing::error!(%error, "waiting for changes of the host's network");
                 std::thread::sleep(TICK);
             }
-            // An asker that went away needs no answer.
+            // A caller that went away needs no answer.
             match self.questions.try_recv() {
                 Ok(Question::End(end, done)) => {
                     let _ = done.send(self.end(end));
@@ -229,12 +229,12 @@ impl Reconciler {
 
     fn drain_monitor(&mut self) -> bool {
         self.monitor.drain().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kernel's news of the network are lost");
+            tracing::warn!(%error, "network notifications from the kernel were lost");
             true
         })
     }
 
-    /// Makes the host as the set-up of the links that are there says.
+    /// Applies the set-up of the links that exist.
     fn follow(&mut self) -> io::Result<Vec<Failure>> {
         let host = HostNetwork::observe(&mut self.netlink)?;
         let (mut group, mut left_out) = observe::group(&self.config, &host);
@@ -254,7 +254,7 @@ impl Reconciler {
         if view.left_out != left_out {
             for (number, why) in &left_out {
                 let name = self.config.group.link(*number).map_or("?", |link| &link.name);
-                tracing::info!(link = name, "takes no part: {why}");
+                tracing::info!(link = name, "isn't part of the group: {why}");
             }
         }
         *view = View { left_out, troubles };
@@ -294,7 +294,7 @@ impl Reconciler {
     }
 }
 
-/// Whether it is about the routing by devices that are there, not about making them.
+/// Whether it is about routing over existing devices, rather than creating them.
 fn routes(operation: &Operation) -> bool {
     matches!(
         operation,

@@ -1,5 +1,5 @@
-//! Pings a host by each link, as the config's `watch` asks: a link can be dead
-//! while its carrier is there.
+//! Pings a host over each link, as set by `watch` in the config: a link with a carrier may still be
+//! dead.
 
 use super::super::ending::Ending;
 use super::super::supervise;
@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Pings a host by each link.
+/// Pings a host over each link.
 pub struct Watcher {
     watch: Option<Watch>,
     shared: Arc<Shared>,
@@ -26,7 +26,7 @@ struct Shared {
     waker: Waker,
 }
 
-/// Whom to ask by a link, and how that went.
+/// The host to ping over a link, and the results.
 #[derive(Clone, Debug)]
 struct Target {
     device: String,
@@ -37,16 +37,16 @@ struct Target {
     contrary: u32,
 }
 
-/// Between two pings by one link, and how long an answer may take.
+/// Interval of pings over a link, and timeout for an answer.
 const EVERY: Duration = Duration::from_millis(500);
 const PATIENCE: Duration = Duration::from_millis(900);
 const THREAD: &str = "braid-watch";
-/// Pings without an answer that make a link silent; answers that bring it back.
+/// Unanswered pings that make a link silent; answers that restore it.
 const LOST: u32 = 3;
 const BACK: u32 = 3;
 
 impl Watcher {
-    /// Starts the thread, where the config asks for it.
+    /// Starts the thread, if the config asks for it.
     pub fn start(config: &GroupConfig, waker: Waker, ending: &Ending) -> io::Result<Watcher> {
         let shared =
             Arc::new(Shared { targets: Mutex::default(), changed: AtomicBool::new(false), waker });
@@ -67,7 +67,7 @@ impl Watcher {
         Ok(Watcher { watch: config.watch, shared })
     }
 
-    /// Takes over the links and their addresses as they are now.
+    /// Updates the links and their addresses.
     pub fn follow(&self, group: &Group) {
         let Some(watch) = self.watch else { return };
         let mut targets = self.shared.lock();
@@ -92,12 +92,12 @@ impl Watcher {
         *targets = wanted;
     }
 
-    /// The host that doesn't answer by this link, if so.
+    /// The host, if it doesn't answer over this link.
     pub fn silent(&self, link: u32) -> Option<IpAddr> {
         self.shared.lock().get(&link).filter(|target| target.silent).map(|target| target.host)
     }
 
-    /// Whether a link fell silent or came back since the last question.
+    /// Whether a link fell silent or returned since the last call.
     pub fn has_changed(&self) -> bool {
         self.shared.changed.swap(false, Ordering::Relaxed)
     }
@@ -108,7 +108,7 @@ impl Shared {
         self.targets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One ping by each link, all at the same time.
+    /// Sends one ping over each link, all at the same time.
     fn ask_all(&self, sequence: u16) {
         let targets = self.lock().clone();
         let answers: Vec<(u32, bool)> = std::thread::scope(|scope| {
@@ -118,7 +118,7 @@ impl Shared {
                     let ask = move || {
                         icmp::ping(&target.device, target.source, target.host, sequence, PATIENCE)
                     };
-                    // Without a thread to ask nothing is known of it.
+                    // Without a thread, nothing is learnt about it.
                     let asking = std::thread::Builder::new().spawn_scoped(scope, ask);
                     Some((*number, asking.ok()?))
                 })
@@ -143,7 +143,7 @@ impl Shared {
 }
 
 impl Target {
-    /// Takes an answer, or none, into account; tells whether that changed its mind.
+    /// Records an answer or its absence; returns whether the state changed.
     fn hear(&mut self, answered: bool) -> bool {
         if answered != self.silent {
             self.contrary = 0;

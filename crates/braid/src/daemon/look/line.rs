@@ -1,10 +1,10 @@
-//! What a link leaves by, for its page.
+//! The line of a link, for its page.
 
 use super::{network, observe};
 use braid_control::config::{Config, Link};
 use braid_page::{Line, LineAddress};
 
-/// Of this link, now; None where no device is known.
+/// The current line of this link; `None` if no device is known.
 pub fn of(config: &Config, link: &Link) -> Option<Line> {
     let network = observe(config);
     let device = network.device_of(&link.binding).ok()??;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 /// Processor time so far, in ticks.
 pub struct Times {
-    /// Of all processors: all of it, idle, stolen.
+    /// Of all processors: total, idle, stolen.
     all: (u64, u64, u64),
-    /// Of the daemon's threads: how long each has run, and waited for a processor.
+    /// Of the daemon's threads: how long each has run and waited for a processor.
     threads: BTreeMap<u32, (Duration, Duration)>,
 }
 
 impl Times {
-    /// Reads them; of the threads of this process too.
+    /// Reads them, including those of this process' threads.
     pub fn now(process: Option<u32>) -> Option<Times> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let first = stat.lines().next()?.strip_prefix("cpu ")?;
@@ -56,7 +56,8 @@ fn threads(process: u32) -> BTreeMap<u32, (Duration, Duration)> {
     numbers.filter_map(|thread| Some((thread, times(process, thread)?))).collect()
 }
 
-/// A kernel that doesn't tell how long a thread waits (`CONFIG_SCHED_INFO`) tells how long it ran.
+/// If the kernel doesn't record how long a thread waits (`CONFIG_SCHED_INFO`), it still records how
+/// long it ran.
 fn times(process: u32, thread: u32) -> Option<(Duration, Duration)> {
     match ThreadTime::of(process, thread).and_then(|time| time.ran_and_waited()) {
         Ok(times) => Some(times),

@@ -20,7 +20,7 @@ pub fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
     let wanted = named.or(matching);
     let device = match network.device_of(&link.binding) {
         Ok(Some(device)) => device,
-        // A mark or the host's routes decide: nothing can be said of a device.
+        // A mark or the host's routes decide: there is no device to report.
         Ok(None) => {
             return LinkFacts {
                 name,
@@ -62,7 +62,7 @@ pub fn facts_of(link: &Link, network: &HostNetwork) -> LinkFacts {
     }
 }
 
-/// The stricter of the device's and everybody's (ip-sysctl: the maximum of both counts).
+/// The stricter of the device's and the global setting (ip-sysctl: the maximum of both applies).
 fn rp_filter(device: &str) -> u8 {
     let read = |name: &str| -> Option<u8> {
         let file = format!("/proc/sys/net/ipv4/conf/{name}/rp_filter");
@@ -71,7 +71,7 @@ fn rp_filter(device: &str) -> u8 {
     read("all").unwrap_or(0).max(read(device).unwrap_or(0))
 }
 
-/// Of hardware only: a file of sysfs.
+/// A sysfs file, for hardware only.
 fn of_card(device: &netlink::Link, file: &str) -> Option<String> {
     let is_hardware = device.kind.is_none();
     let read = || fs::read_to_string(format!("/sys/class/net/{}/{file}", device.name)).ok();
@@ -97,12 +97,12 @@ pub fn forwarding() -> Option<(bool, bool)> {
     Some((v4, read("/proc/sys/net/ipv6/conf/all/forwarding").unwrap_or(true)))
 }
 
-/// Where packets would go, asked of the kernel. `asked_instead`: the tunnel's own name servers are.
+/// Asks the kernel where packets would go. `asked_instead`: the tunnel's own name servers are used.
 pub fn routes(config: &Config, network: &HostNetwork, asked_instead: bool) -> RouteFacts {
     let tunnel = config.interface.name.as_str();
     let endpoints = config.peers.iter().flat_map(|peer| &peer.endpoints);
     let endpoints = endpoints.filter_map(braid_control::config::Endpoint::address);
-    // Otherwise the tunnel's own datagrams have a mark, and go by the links.
+    // Otherwise the tunnel's own datagrams have a mark, and take the links.
     let into_tunnel = |endpoint: &SocketAddr| {
         config.routing.leave_host_alone
             && device_towards(network, *endpoint).as_deref() == Some(tunnel)
@@ -127,7 +127,7 @@ pub fn routes(config: &Config, network: &HostNetwork, asked_instead: bool) -> Ro
         .filter(|route| route.destination.addr().is_ipv6())
         .filter_map(|route| name_of(route.interface?))
         .collect();
-    // Its own is in a table of its own.
+    // The tunnel's own route is in a separate table.
     if config.routing.default_route
         && config.interface.addresses.iter().any(|it| it.addr().is_ipv6())
     {

@@ -1,12 +1,12 @@
-//! Which name servers could be asked, and which are, by who answers: pure.
+//! Chooses which name servers to use, by which ones answer; pure.
 
 use super::{Asked, Server};
 use braid_linux::nft::{Asker, Destinations, Diversion};
 use ipnet::IpNet;
 use std::net::IpAddr;
 
-/// The mark of questions that go as the host's own do, but where they are sent:
-/// neither diverted nor let out by a kill switch.
+/// The mark of queries that are routed like the host's own, but neither diverted nor let out by a
+/// kill switch.
 const AS_HOST_MARK: u32 = 0x6273_0000;
 
 /// What the choice depends on, besides who answers.
@@ -16,9 +16,9 @@ pub struct Situation {
     pub tunnel: String,
     /// This end's addresses in the tunnel.
     pub inside: Vec<IpNet>,
-    /// What is done.
+    /// What is done about name servers.
     pub role: Role,
-    /// Those of the config, if it names some.
+    /// Name servers from the config.
     pub named: Vec<IpAddr>,
     /// Whether a peer answers.
     pub working: bool,
@@ -36,13 +36,13 @@ pub enum Role {
     /// Nothing.
     #[default]
     LeaveAlone,
-    /// This host's and its LAN's questions are kept answered.
+    /// Keep queries of this host and its LAN answered.
     Home,
-    /// Homes' questions to this end of the tunnel are passed on.
+    /// Forward homes' queries to this end of the tunnel.
     Concentrator,
 }
 
-/// A link, with what was known of it when it was last there.
+/// A link, with its last known data.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkOfNames {
     /// Its device.
@@ -65,19 +65,19 @@ pub struct Candidate {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Via {
-    /// As the host's own packets go.
+    /// Routed like the host's own packets.
     AsHost,
     Tunnel,
-    /// By the device of a link that is up.
+    /// Over the device of a link that is up.
     Link(String),
 }
 
-/// What is done now.
+/// The decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// For the firewall.
     pub diversions: Vec<Diversion>,
-    /// How chosen servers are reached, whichever way a sender's address suggests.
+    /// Routes to chosen servers, whatever a sender's address suggests.
     pub routes: Vec<HostRoute>,
     /// The host's name servers that don't answer.
     pub silent: Vec<IpAddr>,
@@ -107,7 +107,7 @@ impl Candidate {
 }
 
 impl Situation {
-    /// Whom to ask, the preferred first; `hosts` are those that the host goes by.
+    /// Whom to ask, preferred first; `hosts` are the host's own.
     pub fn candidates(&self, hosts: &[IpAddr]) -> Vec<Candidate> {
         let by = |addresses: &[IpAddr], via: Via| -> Vec<Candidate> {
             let candidate = |address: &IpAddr| Candidate { address: *address, via: via.clone() };
@@ -127,7 +127,7 @@ impl Situation {
                         up().flat_map(|link| by(&self.named, Via::Link(link.device.clone()))),
                     ),
                 }
-                // Also those that can't take over: whether they answer is to be known.
+                // Also those that can't take over, to know whether they answer.
                 found.extend(by(hosts, Via::AsHost));
                 if self.working {
                     found.extend(by(&self.other_ends(), Via::Tunnel));
@@ -142,7 +142,7 @@ impl Situation {
         found
     }
 
-    /// What to do, by what each of the candidates said.
+    /// Decides from the candidates' answers.
     pub fn choose(&self, hosts: &[IpAddr], asked: &[(Candidate, Asked)]) -> Choice {
         let answers = |found: &&(Candidate, Asked)| matches!(found.1, Asked::Answered(_));
         let silent: Vec<IpAddr> = asked
@@ -168,7 +168,7 @@ impl Situation {
         choice
     }
 
-    /// Whose questions are diverted, of the IP version of `to`.
+    /// Which servers' queries are diverted, of the IP version of `to`.
     fn destinations(&self, to: IpAddr, silent: &[IpAddr]) -> Option<Destinations> {
         let of_version = |net: &IpNet| net.addr().is_ipv4() == to.is_ipv4();
         let only = |nets: Vec<IpNet>| {
@@ -187,7 +187,7 @@ impl Situation {
         only(silent.iter().map(|&address| address.into()).chain(cut_off).collect())
     }
 
-    /// None where the host's own routes are right.
+    /// `None` if the host's own routes are right.
     fn route_to(&self, chosen: &Candidate) -> Option<HostRoute> {
         let address = chosen.address;
         let mut on_links = self.links.iter().filter(|link| link.up);
@@ -247,7 +247,7 @@ mod tests {
         }
     }
 
-    /// What is done when only these answer.
+    /// The decision when only these answer.
     fn choice(situation: &Situation, hosts: &[&str], answering: &[&str]) -> Choice {
         let hosts: Vec<IpAddr> = hosts.iter().map(|host| ip(host)).collect();
         let asked = situation.candidates(&hosts).into_iter().map(|candidate| {
@@ -277,7 +277,7 @@ mod tests {
         for (situation, hosts, answering, expected) in [
             (home(true, true, false), &[modem][..], &all[..], ""),
             (home(true, true, false), &["9.9.9.9"], &["9.9.9.9"], ""),
-            // Its link is gone: by the tunnel; without that by another link.
+            // Its link is gone: over the tunnel; without that over another link.
             (
                 home(false, true, false),
                 &[modem],
@@ -291,7 +291,7 @@ mod tests {
                 "192.168.1.1/32 192.168.1.0/24 -> 192.168.2.1",
             ),
             (home(false, true, false), &[modem], &[], ""),
-            // Whoever it was that wrote another one in, it answers.
+            // Whoever configured another one, it answers.
             (home(false, true, false), &["9.9.9.9"], &["9.9.9.9"], "192.168.1.0/24 -> 9.9.9.9"),
             // Nothing may leave beside the tunnel.
             (

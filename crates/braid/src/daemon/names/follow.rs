@@ -1,5 +1,4 @@
-//! Asks the name servers now and then, on a thread of its own, since that takes
-//! time.
+//! Probes the name servers periodically, on a thread of its own, since that takes time.
 
 use super::super::ending::Ending;
 use super::super::supervise;
@@ -12,21 +11,21 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// How often, while nothing is known to have changed.
+/// Interval while nothing is known to have changed.
 const EVERY: Duration = Duration::from_secs(10);
-/// While something is amiss, or was just changed.
+/// Interval while something is wrong, or has just changed.
 const EVERY_SOON: Duration = Duration::from_secs(3);
-/// More than one host has.
+/// Maximum servers; more than any host has.
 const MOST: usize = 24;
 
-/// Keeps knowing which name servers answer.
+/// Tracks which name servers answer.
 pub struct NameServers {
     news: Sender<Situation>,
     choice: Arc<Mutex<Choice>>,
 }
 
 impl NameServers {
-    /// Starts; `link_mark` is what leaves by a link. Ends when dropped.
+    /// Starts; `link_mark` is the mark of packets that leave by a link. Ends when dropped.
     pub fn start(ending: &Ending, link_mark: u32) -> io::Result<NameServers> {
         let (news, received) = channel();
         let choice = Arc::new(Mutex::new(Choice::default()));
@@ -35,13 +34,13 @@ impl NameServers {
         Ok(NameServers { news, choice })
     }
 
-    /// Looks anew, at once.
+    /// Probes again at once.
     pub fn set(&self, situation: Situation) {
         // The thread lives as long as the sender.
         let _ = self.news.send(situation);
     }
 
-    /// What is to be done now.
+    /// The current decision.
     pub fn choice(&self) -> Choice {
         self.choice.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -78,13 +77,13 @@ impl Following {
         candidates.truncate(MOST);
         let servers: Vec<Server> =
             candidates.iter().map(|it| it.server(situation, self.link_mark)).collect();
-        // The root's name servers: any resolver has those at hand.
+        // Asks for the root's name servers, which any resolver knows.
         let said = look_up("", &servers);
         situation.choose(&hosts, &candidates.into_iter().zip(said).collect::<Vec<_>>())
     }
 }
 
-/// Whether a name server runs on this host for the tunnel already.
+/// Whether this host already runs a name server for the tunnel.
 fn answers_itself(situation: &Situation) -> bool {
     let own: Vec<IpAddr> = situation.inside.iter().map(|net| net.addr()).collect();
     let server = |address: &IpAddr| Server { address: *address, device: None, mark: None };

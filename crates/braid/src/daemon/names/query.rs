@@ -1,6 +1,5 @@
-//! Asking several name servers at once, by DNS over UDP (RFC 1035). What answers
-//! is believed as little as any resolver's answer: the tunnel's handshake tells
-//! whether the address is the concentrator's.
+//! Queries several name servers at once, by DNS over UDP (RFC 1035). Answers aren't trusted more
+//! than any resolver's: the tunnel's handshake verifies that an address is the concentrator's.
 
 use super::Server;
 use simple_dns::rdata::RData;
@@ -10,27 +9,27 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
-/// What a server said.
+/// A server's answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// An answer, perhaps that there is no such name; with these addresses.
     Answered(Vec<IpAddr>),
-    /// Nothing in time, or that it can't or won't.
+    /// No answer in time, or a failure.
     Failed,
 }
 
-/// For an answer; a resolver that has to ask on takes a second now and then.
+/// Timeout for an answer; a recursive resolver sometimes takes a second.
 const PATIENCE: Duration = Duration::from_millis(1500);
-/// How soon it is asked again: a datagram may be lost.
+/// Retransmission interval, as a datagram may be lost.
 const AGAIN: Duration = Duration::from_millis(500);
 const PORT: u16 = 53;
-/// What answers over UDP have without extensions.
+/// Maximum size of answers over UDP without extensions.
 const LONGEST: usize = 512;
-/// More addresses than this no name needs.
+/// Maximum addresses of a name.
 const MOST: usize = 16;
 
-/// Asks all these servers for the addresses of a name, and says of each what
-/// came. Takes no longer than [`PATIENCE`].
+/// Asks all these servers for the addresses of a name, and returns each one's answer. Takes at most
+/// [`PATIENCE`].
 pub fn look_up(name: &str, servers: &[Server]) -> Vec<Asked> {
     let types: &[TYPE] = if name.is_empty() { &[TYPE::NS] } else { &[TYPE::A, TYPE::AAAA] };
     let mut open: Vec<Conversation> = servers
@@ -75,7 +74,7 @@ fn merge(known: Option<Asked>, new: Asked) -> Asked {
     }
 }
 
-/// One question to one server.
+/// One query to one server.
 struct Conversation {
     server: usize,
     socket: UdpSocket,
@@ -97,14 +96,14 @@ impl Conversation {
         Ok(Conversation { server: at, socket: socket(server)?, id, query, question })
     }
 
-    /// What can't be sent isn't answered.
+    /// A query that can't be sent gets no answer.
     fn ask(&self) {
         if let Err(error) = self.socket.send(&self.query) {
             tracing::debug!(%error, "asking a name server");
         }
     }
 
-    /// None as long as nothing came that is an answer to this.
+    /// `None` as long as no answer to this query has come.
     fn hear(&self) -> Option<Asked> {
         let mut bytes = [0; LONGEST];
         let length = match self.socket.recv(&mut bytes) {
@@ -150,7 +149,7 @@ fn id() -> io::Result<u16> {
     Ok(u16::from_be_bytes(bytes))
 }
 
-/// Connected, so that only the server is heard; from a port of the kernel's choice.
+/// Connected, so that only the server is heard; the kernel chooses the port.
 fn socket(server: &Server) -> io::Result<UdpSocket> {
     let remote = SocketAddr::new(server.address, PORT);
     let socket = Socket::new(Domain::for_address(remote), Type::DGRAM, Some(Protocol::UDP))?;

@@ -1,26 +1,26 @@
-//! Homes that go from one concentrator to another, as each end sees it.
+//! Moves of homes between concentrators, as each end sees them.
 
 use super::steady::{Change, Patience, Steady};
 use braid_control::status::{PeerStatus, Status};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// As long as for other detours; who comes back before has hardly been away.
+/// As long as for other detours; a home that returns sooner has hardly been away.
 const LASTS: Duration = Duration::from_secs(5);
 const PATIENCE: Patience = Patience { down: LASTS, up: LASTS };
-/// Of homes that move together so many are named.
+/// How many homes are named when several move together.
 const NAMED: usize = 10;
 
 /// Who serves whom.
 #[derive(Default)]
 pub struct Moves {
-    /// At home: who serves in the place of each concentrator that others stand in for.
+    /// At home: which concentrator serves instead of each one that others stand in for.
     serving: BTreeMap<String, Serving>,
     /// At a concentrator: whether each home that has others is served here.
     here: BTreeMap<String, Steady>,
 }
 
-/// What is to be told.
+/// The event to report.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Moved {
     /// The home, or who serves it now; empty for several.
@@ -67,7 +67,7 @@ impl Moves {
                 continue;
             }
             let before = std::mem::replace(&mut serving.told, serving.now.clone());
-            let text = format!("{by} serves this home now, in the place of {before}");
+            let text = format!("{by} now serves this home instead of {before}");
             moved.push(Moved { subject: by.clone(), text });
         }
         moved
@@ -77,7 +77,7 @@ impl Moves {
         let (mut come, mut gone) = (Vec::new(), Vec::new());
         self.here.retain(|name, _| status.peers.iter().any(|home| home.name == *name));
         for home in &status.peers {
-            // A home that has no other concentrator says nothing of it.
+            // A home without another concentrator doesn't state it.
             let Some(here) = home.served_here else { continue };
             let steady = self.here.entry(home.name.clone());
             let steady = steady.or_insert_with(|| Steady::new(PATIENCE, now));
@@ -85,8 +85,7 @@ impl Moves {
             match steady.observe(here, now) {
                 Some(Change::Up) => come.push(home.name.as_str()),
                 Some(Change::Down) if was_known => gone.push(home.name.as_str()),
-                // Where it was when this began is no move; of one that comes and goes enough is
-                // told.
+                // The initial state is not a move; a flapping one is reported elsewhere.
                 Some(Change::First | Change::Down | Change::Flapping) | None => {}
             }
         }
@@ -119,7 +118,7 @@ mod tests {
         PeerStatus { name: name.into(), connected: true, ..PeerStatus::default() }
     }
 
-    /// What is told when each of these lasts for so many seconds, one after the other.
+    /// The events when each of these statuses lasts this many seconds, one after another.
     fn told(steps: &[(Status, u64)]) -> Vec<String> {
         let (mut moves, mut now) = (Moves::default(), 0);
         let mut told = Vec::new();
@@ -147,8 +146,8 @@ mod tests {
         let steps =
             [(second(), 9), (by(None), 20), (second(), 3), (by(None), 20), (by(Some("third")), 20)];
         let expected = [
-            "first serves this home now, in the place of second",
-            "third serves this home now, in the place of first",
+            "first now serves this home instead of second",
+            "third now serves this home instead of first",
         ];
         assert_eq!(told(&steps), expected, "not what was so at the start, and not a moment's");
         let alone = Status { peers: vec![peer("first")], ..Status::default() };
@@ -172,7 +171,7 @@ mod tests {
         let expected =
             ["2 homes are served here now: a, b", "b is served by another concentrator now"];
         assert_eq!(told(&steps), expected);
-        // One that begins here is greeted as new, if it is.
+        // One that starts here is announced as new, if it is.
         assert_eq!(told(&[(homes(&[]), 20), (all(true), 20)]), [""; 0]);
     }
 

@@ -1,4 +1,4 @@
-//! Statuses become samples of a second: what came since the last one.
+//! Turns statuses into samples per second: what was carried since the last one.
 
 use braid_control::status::{PathState, PathStatus, PeerStatus, Status};
 use braid_history::{Sample, Series};
@@ -12,7 +12,7 @@ pub struct Sampler {
     paths: BTreeMap<(String, String), Counted>,
 }
 
-/// Counters as they were, and what they have grown by.
+/// Previous counters, and what they have grown by.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     rx_bytes: u64,
@@ -22,7 +22,7 @@ struct Counted {
 }
 
 impl Sampler {
-    /// What came since the last status, of the tunnel, its links and its peers.
+    /// What the tunnel, its links and its peers carried since the last status.
     pub fn samples(&mut self, status: &Status) -> Vec<(Series, Sample)> {
         let mut links: BTreeMap<&str, Sample> =
             status.links.iter().map(|link| (link.name.as_str(), Sample::default())).collect();
@@ -71,7 +71,7 @@ impl Sampler {
     }
 }
 
-/// Whether it could carry data when it is asked to.
+/// Whether it could carry data if needed.
 pub fn works(path: &PathStatus) -> bool {
     matches!(path.state, PathState::Active | PathState::Standby | PathState::OverQuota)
 }
@@ -98,8 +98,8 @@ fn sum(paths: &[&PathStatus]) -> Counted {
     }
 }
 
-/// How much the counters have grown. A path that is away for a moment comes back with
-/// its counters, or begins anew: neither makes traffic of the past.
+/// How much the counters have grown. A path that is away for a moment returns with its counters, or
+/// restarts at 0: neither must count past traffic again.
 fn grow(known: &mut Counted, now: Counted) -> Counted {
     let is_away = now.rx_bytes == 0 && now.tx_bytes == 0;
     let begins_anew = now.rx_bytes < known.rx_bytes || now.tx_bytes < known.tx_bytes;

@@ -1,9 +1,9 @@
-//! Something that is up or down, told when it is certain, and not again and again.
+//! Debounces an up/down state: reports it when it is certain, and not repeatedly.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Whether something is up, as people are told. Times are since any moment.
+/// The reported up/down state of something. Times are since an arbitrary moment.
 #[derive(Debug)]
 pub struct Steady {
     patience: Patience,
@@ -14,7 +14,7 @@ pub struct Steady {
     flapping: bool,
 }
 
-/// What was told last.
+/// What was last reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
@@ -23,16 +23,16 @@ enum Told {
     Flapping,
 }
 
-/// For how long something must be so before it is told.
+/// How long a state must last before it is reported.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// Before it is down.
+    /// Before it counts as down.
     pub down: Duration,
-    /// Before it is up again.
+    /// Before it counts as up again.
     pub up: Duration,
 }
 
-/// What is to be told.
+/// A change to report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// It is down.
@@ -41,11 +41,11 @@ pub enum Change {
     First,
     /// It is up again.
     Up,
-    /// It comes and goes: no more of that is told until it rests.
+    /// It is flapping: no more is reported until it is stable.
     Flapping,
 }
 
-/// So many changes within [`CALM`] are flapping.
+/// This many changes within [`CALM`] count as flapping.
 const FLAPPING: usize = 6;
 const CALM: Duration = Duration::from_secs(600);
 
@@ -62,11 +62,11 @@ impl Steady {
         }
     }
 
-    /// How it is now; says what is to be told.
+    /// Takes the current state; returns a change to report.
     pub fn observe(&mut self, is_up: bool, now: Duration) -> Option<Change> {
         if is_up != self.is_up {
             (self.is_up, self.since) = (is_up, now);
-            // That it came up at first is no change for the worse.
+            // The first time up doesn't count as a change.
             if self.told != Told::Nothing {
                 self.changes.push_back(now);
             }
@@ -97,7 +97,7 @@ impl Steady {
         })
     }
 
-    /// Whether nothing was certain yet.
+    /// Whether nothing has been certain yet.
     pub fn was_never_told(&self) -> bool {
         self.told == Told::Nothing
     }
@@ -110,7 +110,7 @@ mod tests {
     const PATIENCE: Patience =
         Patience { down: Duration::from_secs(3), up: Duration::from_secs(5) };
 
-    /// What is told, and in which second, when it is up as the text says.
+    /// The reported changes and their seconds, for a sequence of states.
     fn told(seconds: impl IntoIterator<Item = bool>) -> Vec<(u64, Change)> {
         let mut steady = Steady::new(PATIENCE, Duration::ZERO);
         let seconds = seconds.into_iter().zip(0..);

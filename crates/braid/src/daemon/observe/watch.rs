@@ -1,4 +1,4 @@
-//! Statuses become events for people.
+//! Turns statuses into events.
 
 use super::moves::Moves;
 use super::samples::works;
@@ -12,34 +12,34 @@ use std::time::Duration;
 /// Sees what changes.
 pub struct Watch {
     links: BTreeMap<String, Steady>,
-    /// Whether each link that works goes by UDP to the peer's own port.
+    /// Whether each working link uses UDP to the peer's own port.
     by_udp: BTreeMap<String, Steady>,
     peers: BTreeMap<String, Steady>,
-    /// The step of its quota that each link had reached.
+    /// The quota step that each link had reached.
     quotas: BTreeMap<String, usize>,
     obstacles: BTreeSet<String>,
     /// Concentrators that drain, by name; this host's own has none.
     draining: BTreeSet<String>,
     /// Who serves whom.
     moves: Moves,
-    /// Whether traffic goes the way that it should, and what it does else.
+    /// Whether traffic takes its usual way, and its detour otherwise.
     way: Option<Steady>,
     detour: Option<String>,
-    /// Homes that were seen before; none while that isn't known.
+    /// Homes that were seen before; `None` while unknown.
     known_homes: Option<BTreeSet<String>>,
 }
 
-/// A link that pauses is no news: the tunnel lives through it.
+/// A short pause of a link isn't reported: the tunnel survives it.
 const LINK: Patience = Patience { down: Duration::from_secs(5), up: Duration::from_secs(10) };
 /// A restart of the other end takes a few seconds.
 const PEER: Patience = Patience { down: Duration::from_secs(15), up: Duration::from_secs(3) };
-/// A failover is over soon, or worth telling.
+/// A failover is over soon, or worth reporting.
 const WAY: Patience = Patience { down: Duration::from_secs(5), up: Duration::from_secs(10) };
-/// Percent of a quota that are told.
+/// Percentages of a quota that are reported.
 const STEPS: [u64; 3] = [75, 90, 100];
 
 impl Watch {
-    /// `known_homes`: of which something is known from before, where that could be found out.
+    /// `known_homes`: homes with earlier history, if that could be determined.
     pub fn new(known_homes: Option<BTreeSet<String>>) -> Watch {
         Watch {
             links: BTreeMap::new(),
@@ -55,7 +55,7 @@ impl Watch {
         }
     }
 
-    /// What is to be told of this status; `now` is since any moment, `unix` by the clock.
+    /// The events of this status; `now` is since an arbitrary moment, `unix` by the clock.
     pub fn observe(&mut self, status: &Status, now: Duration, unix: i64) -> Vec<Event> {
         let mut events = Vec::new();
         let mut tell = |kind, severity, subject: &str, text: String| {
@@ -81,7 +81,7 @@ impl Watch {
         tell: &mut impl FnMut(EventKind, Severity, &str, String),
     ) {
         self.links.retain(|name, _| status.links.iter().any(|link| link.name == *name));
-        // Without a peer that answers it's not the links that are down.
+        // If no peer answers, it isn't the links that are down.
         if !status.peers.iter().any(|peer| peer.connected) {
             return;
         }
@@ -104,7 +104,8 @@ impl Watch {
                 }
                 Some(Change::Flapping) => {
                     let text = format!(
-                        "{name} comes and goes: 6 changes within 10 minutes; no more is told until it rests"
+                        "{name} is flapping: 6 changes within 10 minutes; no more events until it \
+                         is stable"
                     );
                     tell(EventKind::LinkFlapping, Severity::Warning, name, text);
                 }
@@ -124,16 +125,16 @@ impl Watch {
             let paths = status.peers.iter().flat_map(|peer| &peer.paths);
             let by = paths.filter(|path| path.link == *name && works(path));
             let by: BTreeSet<Transport> = by.map(|path| path.transport).collect();
-            // Of a link that is down nothing can be said.
+            // Nothing is known about a link that is down.
             let Some(last) = by.last() else { continue };
             let steady = self.by_udp.entry(name.clone());
             let steady = steady.or_insert_with(|| Steady::new(LINK, now));
             let text = match steady.observe(by.contains(&Transport::Udp), now) {
                 None | Some(Change::First) => continue,
-                Some(Change::Down) => format!("{name} goes by {last}: UDP doesn't pass as usual"),
-                Some(Change::Up) => format!("{name} goes by udp again"),
+                Some(Change::Down) => format!("{name} now uses {last}: UDP doesn't pass as usual"),
+                Some(Change::Up) => format!("{name} uses udp again"),
                 Some(Change::Flapping) => {
-                    format!("{name} changes its transport again and again; no more is told of that")
+                    format!("{name} keeps changing its transport; no more events about that")
                 }
             };
             tell(EventKind::Transport, Severity::Note, name, text);
@@ -169,7 +170,7 @@ impl Watch {
                     tell(EventKind::PeerUp, Severity::Note, name, format!("{name} is back"));
                 }
                 Some(Change::Flapping) => {
-                    let text = format!("{name} comes and goes; no more is told until it rests");
+                    let text = format!("{name} is flapping; no more events until it is stable");
                     tell(EventKind::PeerDown, Severity::Warning, name, text);
                 }
                 Some(Change::Down) => {
@@ -198,7 +199,7 @@ impl Watch {
             };
             let percent = quota.used_bytes.saturating_mul(100) / quota.limit_bytes.max(1);
             let step = STEPS.iter().filter(|step| percent >= **step).count();
-            // What was reached before the start was told then.
+            // Steps reached before the start were reported then.
             let before = self.quotas.insert(link.name.clone(), step).unwrap_or(step);
             if step <= before {
                 continue;
@@ -232,15 +233,16 @@ impl Watch {
         }
         for name in now.difference(&self.draining) {
             let (severity, text) = match name.as_str() {
-                "" => (Severity::Note, "homes are asked to go to another concentrator".to_owned()),
+                "" => {
+                    (Severity::Note, "homes are asked to move to another concentrator".to_owned())
+                }
                 name => match others_of(status, name).find(|other| other.connected) {
-                    Some(other) => (
-                        Severity::Note,
-                        format!("{name} is about to go: {} takes over", other.name),
-                    ),
+                    Some(other) => {
+                        (Severity::Note, format!("{name} is draining: {} takes over", other.name))
+                    }
                     None => (
                         Severity::Warning,
-                        format!("{name} is about to go, and no other concentrator answers"),
+                        format!("{name} is draining, and no other concentrator answers"),
                     ),
                 },
             };
@@ -248,8 +250,8 @@ impl Watch {
         }
         for name in self.draining.difference(&now) {
             let text = match name.as_str() {
-                "" => "this concentrator takes homes again".to_owned(),
-                name => format!("{name} takes homes again"),
+                "" => "this concentrator accepts homes again".to_owned(),
+                name => format!("{name} accepts homes again"),
             };
             tell(EventKind::DrainingEnded, Severity::Note, name, text);
         }
@@ -289,13 +291,12 @@ impl Watch {
             Some(Change::Up) => {
                 let text = match self.detour.take() {
                     Some(detour) => format!("no more: {detour}"),
-                    None => "traffic goes its usual way again".to_owned(),
+                    None => "traffic takes its usual way again".to_owned(),
                 };
                 tell(EventKind::FailoverEnded, Severity::Note, "", text);
             }
             Some(Change::Flapping) => {
-                let text =
-                    "traffic changes its way again and again; no more is told until it rests";
+                let text = "traffic keeps changing its way; no more events until it is stable";
                 tell(EventKind::Failover, Severity::Warning, "", text.to_owned());
             }
         }
@@ -304,7 +305,7 @@ impl Watch {
 
 fn is_up(status: &Status, link: &LinkStatus) -> bool {
     let mut paths = status.peers.iter().flat_map(|peer| &peer.paths);
-    // A moment's silence is no news.
+    // A moment's silence isn't reported.
     let is_there = |path: &PathStatus| works(path) || path.state == PathState::Suspect;
     link.present && paths.any(|path| path.link == link.name && is_there(path))
 }
@@ -317,22 +318,22 @@ fn what_goes_on(status: &Status, without: &str) -> String {
     names.sort_unstable();
     names.dedup();
     match names.is_empty() {
-        true => "no other link carries traffic just now".to_owned(),
-        false => format!("traffic goes on by {}", names.join(", ")),
+        true => "no other link carries traffic now".to_owned(),
+        false => format!("traffic continues over {}", names.join(", ")),
     }
 }
 
-/// The other way that traffic goes, in words, while it doesn't go the usual one.
+/// Traffic's detour in words, while it doesn't take its usual way.
 fn detour(status: &Status) -> Option<String> {
     match &status.traffic {
         Some(Traffic::Direct { link: Some(link) }) => {
-            return Some(format!("traffic goes beside the tunnel by {link}"));
+            return Some(format!("traffic bypasses the tunnel over {link}"));
         }
         Some(Traffic::Direct { link: None }) => {
-            return Some("traffic goes beside the tunnel".to_owned());
+            return Some("traffic bypasses the tunnel".to_owned());
         }
         Some(Traffic::Blocked) => {
-            return Some("the kill switch lets no traffic out".to_owned());
+            return Some("the kill switch blocks all traffic".to_owned());
         }
         Some(Traffic::Tunnel) | None => {}
     }
@@ -341,10 +342,10 @@ fn detour(status: &Status) -> Option<String> {
         paths.any(|path| path.link == link.name && path.state == PathState::Active)
     };
     let standby = status.links.iter().filter(|link| link.standby).find(carries)?;
-    Some(format!("traffic goes by {}, which is on standby else", standby.name))
+    Some(format!("traffic uses {}, which is otherwise on standby", standby.name))
 }
 
-/// What it means that a home's peer is gone, if another one serves its addresses.
+/// What follows when a home's peer is gone and another one serves its addresses.
 fn stands_in(status: &Status, gone: &PeerStatus) -> Option<String> {
     let name = &gone.name;
     let owner = gone.stands_in_for.as_ref().unwrap_or(name);
@@ -357,7 +358,7 @@ fn stands_in(status: &Status, gone: &PeerStatus) -> Option<String> {
     })
 }
 
-/// The concentrators that serve the same addresses as this one and aren't about to go.
+/// The concentrators that serve the same addresses as this one and aren't draining.
 fn others_of<'a>(status: &'a Status, name: &'a str) -> impl Iterator<Item = &'a PeerStatus> {
     let owner_of = |peer: &'a PeerStatus| peer.stands_in_for.as_deref().unwrap_or(&peer.name);
     let owner = status.peers.iter().find(|peer| peer.name == name).map(owner_of);
@@ -370,10 +371,10 @@ fn gone(status: &Status, name: &str) -> String {
         None => String::new(),
         Some(Traffic::Tunnel) => String::new(),
         Some(Traffic::Direct { link: Some(link) }) => {
-            format!("; traffic goes beside the tunnel by {link}")
+            format!("; traffic bypasses the tunnel over {link}")
         }
-        Some(Traffic::Direct { link: None }) => "; traffic goes beside the tunnel".to_owned(),
-        Some(Traffic::Blocked) => "; the kill switch lets nothing out".to_owned(),
+        Some(Traffic::Direct { link: None }) => "; traffic bypasses the tunnel".to_owned(),
+        Some(Traffic::Blocked) => "; the kill switch blocks all traffic".to_owned(),
     };
     format!("{name} doesn't answer on any link: the tunnel is down{then}")
 }
@@ -384,7 +385,7 @@ mod tests {
     use super::*;
     use braid_control::status::QuotaStatus;
 
-    /// What is told when statuses follow each other, one a second.
+    /// The events when statuses follow each other, one per second.
     fn told(watch: &mut Watch, from: u64, statuses: &[(&Status, u64)]) -> Vec<(EventKind, String)> {
         let mut at = from;
         let mut told = Vec::new();
@@ -413,7 +414,7 @@ mod tests {
         let expected = [
             (
                 EventKind::LinkDown,
-                "lte is down: nothing comes back over it; traffic goes on by dsl",
+                "lte is down: nothing comes back over it; traffic continues over dsl",
             ),
             (EventKind::LinkUp, "lte works again"),
         ];
@@ -430,7 +431,7 @@ mod tests {
         let mut watch = Watch::new(None);
         let steps = [(&up(), 30), (&blocked, 30), (&both, 3), (&blocked, 30), (&up(), 30)];
         let told = told(&mut watch, 0, &steps);
-        let expected = ["lte goes by tls: UDP doesn't pass as usual", "lte goes by udp again"];
+        let expected = ["lte now uses tls: UDP doesn't pass as usual", "lte uses udp again"];
         assert_eq!(told, expected.map(|text| (EventKind::Transport, text.to_owned())));
     }
 
@@ -446,7 +447,7 @@ mod tests {
         let expected =
             [EventKind::Failover, EventKind::PeerDown, EventKind::PeerUp, EventKind::FailoverEnded];
         assert_eq!(kinds, expected);
-        assert!(told[1].1.ends_with("traffic goes beside the tunnel by dsl"), "{}", told[1].1);
+        assert!(told[1].1.ends_with("traffic bypasses the tunnel over dsl"), "{}", told[1].1);
     }
 
     #[test]
@@ -484,10 +485,10 @@ mod tests {
         let mut watch = Watch::new(None);
         let told = told(&mut watch, 0, &[(&both, 5), (&drains, 5), (&alone, 5), (&both, 5)]);
         let expected = [
-            (EventKind::Draining, "first is about to go: second takes over"),
-            (EventKind::Draining, "second is about to go, and no other concentrator answers"),
-            (EventKind::DrainingEnded, "first takes homes again"),
-            (EventKind::DrainingEnded, "second takes homes again"),
+            (EventKind::Draining, "first is draining: second takes over"),
+            (EventKind::Draining, "second is draining, and no other concentrator answers"),
+            (EventKind::DrainingEnded, "first accepts homes again"),
+            (EventKind::DrainingEnded, "second accepts homes again"),
         ];
         assert_eq!(told, expected.map(|(kind, text)| (kind, text.to_owned())));
     }
@@ -545,7 +546,7 @@ mod tests {
             .iter()
             .filter(|(kind, _)| matches!(kind, EventKind::Failover | EventKind::FailoverEnded));
         let texts: Vec<&str> = of_way.map(|(_, text)| text.as_str()).collect();
-        let words = "traffic goes by lte, which is on standby else";
+        let words = "traffic uses lte, which is otherwise on standby";
         assert_eq!(texts, [words, &format!("no more: {words}")]);
     }
 

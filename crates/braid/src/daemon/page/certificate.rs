@@ -1,4 +1,4 @@
-//! What browsers are shown, where the page is served by TLS.
+//! The page's certificate for TLS.
 
 use super::super::own_certificate;
 use braid_carrier::{Certificate, CertificateError};
@@ -10,14 +10,14 @@ use tokio_rustls::TlsAcceptor;
 
 /// How the page is served by TLS.
 pub struct Secured {
-    /// What connections go through.
+    /// Accepts TLS connections.
     pub acceptor: TlsAcceptor,
-    /// Of a certificate that only this host vouches for.
+    /// The fingerprint of a self-signed certificate.
     pub fingerprint: Option<String>,
 }
 
 impl Secured {
-    /// With this certificate; one of its own is kept beside `own`, and made where there is none.
+    /// Uses this certificate; a self-signed one is kept at `own`, and created if missing.
     pub fn with(wanted: &UiCertificate, own: &CertificateFiles, at: IpAddr) -> io::Result<Secured> {
         let is_own = *wanted == UiCertificate::Own;
         let files = match wanted {
@@ -55,7 +55,7 @@ mod tests {
         assert_eq!(first.split(':').count(), 32);
         let again = Secured::with(&UiCertificate::Own, &own, at).unwrap().fingerprint;
         assert_eq!(again, Some(first));
-        // One that others vouch for is known by its name.
+        // A certificate signed by a CA is identified by its name.
         let given = Secured::with(&UiCertificate::Files(own.clone()), &own, at).unwrap();
         assert_eq!(given.fingerprint, None);
         std::fs::write(&own.key, "nothing").unwrap();

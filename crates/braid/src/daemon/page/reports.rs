@@ -1,5 +1,5 @@
-//! Reports of the lab in a folder, as the page shows them. Who may write there isn't trusted:
-//! only plain files of a bounded size are read, and figures are what they say and nothing else.
+//! Reports of the lab in a folder, for the page. Their writers aren't trusted: only plain files of
+//! bounded size are read, and only figures are used.
 
 use braid_control::request::Refusal;
 use braid_lab::report::{Results, Run};
@@ -17,19 +17,19 @@ pub struct ReportFolder(PathBuf);
 
 /// 1800 runs of ten seconds, as `braid lab compare --repeat 3` makes, have less than 10 KB each.
 const LARGEST: u64 = 16 << 20;
-/// Files that are listed, the newest.
+/// Maximum files listed, the newest.
 const MOST_FILES: usize = 200;
-/// Names that are looked at.
+/// Maximum directory entries read.
 const MOST_NAMES: usize = 10_000;
-/// Rows that are shown of a report.
+/// Maximum rows shown of a report.
 const MOST_ROWS: usize = 300;
-/// Points that are drawn of a row.
+/// Maximum points drawn of a row.
 const MOST_POINTS: usize = 1000;
-/// Characters that are shown of a text.
+/// Maximum characters shown of a text.
 const MOST_CHARACTERS: usize = 100;
 
 impl ReportFolder {
-    /// None where it isn't there.
+    /// `None` if it doesn't exist.
     pub fn open(folder: PathBuf) -> Option<ReportFolder> {
         folder.is_dir().then_some(ReportFolder(folder))
     }
@@ -39,7 +39,7 @@ impl ReportFolder {
         if kind_of(name) != Some(kind) {
             return Err(none());
         }
-        // A name that leads elsewhere, or a pipe that waits for a writer, is no report.
+        // A symbolic link, or a pipe that waits for a writer, isn't a report.
         let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
         let file = OpenOptions::new()
             .read(true)
@@ -47,7 +47,7 @@ impl ReportFolder {
             .open(self.0.join(name))
             .map_err(|_| none())?;
         bounded(file).ok_or_else(|| {
-            Refusal::Invalid(format!("that is no plain file, or has more than {LARGEST} bytes"))
+            Refusal::Invalid(format!("that is not a plain file, or is larger than {LARGEST} bytes"))
         })
     }
 }
@@ -62,7 +62,7 @@ fn bounded(file: File) -> Option<Vec<u8>> {
     (bytes.len() as u64 <= LARGEST).then_some(bytes)
 }
 
-/// By its name, if it is one in the folder that is listed.
+/// Its kind by name, if it is a listed file.
 fn kind_of(name: &str) -> Option<ReportKind> {
     let listed = !name.starts_with('.') && !name.contains(['/', '\0']) && name.len() <= 200;
     let (_, ending) = name.rsplit_once('.').filter(|_| listed)?;
@@ -84,7 +84,7 @@ impl Reports for ReportFolder {
         let line = |entry: fs::DirEntry| {
             let name = entry.file_name().into_string().ok()?;
             let kind = kind_of(&name)?;
-            // Of the name itself, not of what it leads to.
+            // Metadata of the link itself, not of its target.
             let about = entry.metadata().ok().filter(fs::Metadata::is_file)?;
             let written = about.modified().ok()?.duration_since(UNIX_EPOCH).unwrap_or_default();
             let written_unix = i64::try_from(written.as_secs()).unwrap_or(i64::MAX);
@@ -99,13 +99,11 @@ impl Reports for ReportFolder {
 
     fn open(&self, name: &str) -> Result<Report, Refusal> {
         let text = self.read(name, ReportKind::Figures)?;
-        // One form after the other: what takes either at once holds every number thrice.
+        // Try one format after the other: parsing both at once would hold every number three times.
         let one = || serde_json::from_slice(&text).map(|results| vec![results]);
         let compared = || serde_json::from_slice(&text).map(|Compared { cases }| cases);
         let measured = one().or_else(|_| compared()).map_err(|_| {
-            Refusal::Invalid(
-                "that file has no figures as `braid lab run --json` writes them".into(),
-            )
+            Refusal::Invalid("that file isn't a result written by `braid lab run --json`".into())
         })?;
         Ok(report(measured))
     }
@@ -139,7 +137,7 @@ fn report(measured: Vec<Results>) -> Report {
     report
 }
 
-/// At most so many rows, and whether there are more.
+/// At most `most` rows, and whether there are more.
 fn part(results: &Results, most: usize) -> (Part, bool) {
     let host = &results.host;
     let place = if host.vm { " · in a VM" } else { "" };
@@ -168,7 +166,7 @@ fn part(results: &Results, most: usize) -> (Part, bool) {
     (Part { scenario, host, rows: groups.iter().map(|runs| row(runs)).collect() }, cut_short)
 }
 
-/// Of the repetitions of one engine and traffic; at least one.
+/// The row for the repetitions of one engine and traffic; at least one.
 fn row(runs: &[&Run]) -> Row {
     let of = |figure: fn(&Run) -> Option<f64>| {
         let values: Vec<f64> = runs.iter().filter_map(|run| figure(run)).collect();

@@ -7,37 +7,37 @@ use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// A home that has gone elsewhere is announced here for a moment longer: the other concentrator's
-/// routes are known by then, and until then what comes here still reaches the home.
+/// A home that has moved is announced here for a moment longer: until the other concentrator's
+/// routes are known, packets that come here still reach the home.
 const AFTER_LEAVING: Duration = Duration::from_secs(2);
-/// One that is silent and has another concentrator is most likely there: what comes here is lost.
+/// A silent home with another concentrator is most likely there: packets that come here are lost.
 const AFTER_SILENCE: Duration = Duration::from_millis(500);
-/// One that has no other is back soon, or nowhere.
+/// A silent home without another concentrator is back soon, or nowhere.
 const AFTER_SILENCE_OF_ONE: Duration = Duration::from_secs(10);
-/// A home of this version has said by then, after it connected, that another one serves it.
+/// By then a connected home of this version has said if another one serves it.
 const SAYS_WITHIN: Duration = Duration::from_secs(1);
 
-/// Follows who is served here.
+/// Tracks the homes served here.
 #[derive(Clone, Debug, Default)]
 pub struct Announcing {
     homes: BTreeMap<String, Home>,
 }
 
-/// One that is announced, or may soon be.
+/// A home that is announced, or may soon be.
 #[derive(Clone, Copy, Debug)]
 struct Home {
     announced: bool,
     connected_since: Option<Instant>,
-    /// It was last to be announced then.
+    /// When it last had to be announced.
     wanted_at: Instant,
-    /// It had another concentrator, when it was last heard of.
+    /// Whether it had another concentrator, when last heard.
     has_other: bool,
-    /// Something else follows then from what is known now.
+    /// When the decision may change without news.
     due: Option<Instant>,
 }
 
 impl Announcing {
-    /// Goes on with what the program before has announced.
+    /// Continues with what the previous program announced.
     pub fn adopt(&mut self, config: &Config, found: &[IpNet], now: Instant) {
         for peer in config.peers.iter().filter(|peer| peer.endpoints.is_empty()) {
             let networks = networks_of(config, peer.name.as_str());
@@ -54,7 +54,7 @@ impl Announcing {
         }
     }
 
-    /// Takes in how the peers are now. Tells whether others are announced than before.
+    /// Takes the peers' current state. Returns whether the announced homes have changed.
     pub fn follow(&mut self, peers: &[PeerStatus], now: Instant) -> bool {
         let known: BTreeSet<&str> = peers.iter().map(|peer| peer.name.as_str()).collect();
         let before = self.homes.len();
@@ -73,7 +73,7 @@ impl Announcing {
         changed
     }
 
-    /// How long, without news of them, what is announced stays right; none: until there is some.
+    /// How long the announcements stay right without news; `None` for until there is some.
     pub fn wait(&self, now: Instant) -> Option<Duration> {
         let due = self.homes.values().filter_map(|home| home.due).min()?;
         Some(due.saturating_duration_since(now))
@@ -125,7 +125,7 @@ impl Home {
     }
 }
 
-/// The addresses of a home that is called by nobody: its own and its public prefixes.
+/// The addresses of a home: its own and its public prefixes.
 fn networks_of(config: &Config, name: &str) -> Vec<IpNet> {
     let peer = config.peers.iter().find(|peer| peer.name.as_str() == name);
     let Some(peer) = peer.filter(|peer| peer.endpoints.is_empty()) else { return Vec::new() };
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(announcing.wait(at(61_100)), Some(Duration::from_millis(1900)));
         assert!(announcing.follow(&home(true, Some(false)), at(63_000)));
         assert!(announcing.networks(&config()).is_empty());
-        // It is silent: it has another one.
+        // It is silent, and has another concentrator.
         assert!(announcing.follow(&home(true, Some(true)), at(70_000)));
         assert!(!announcing.follow(&home(false, None), at(70_100)));
         assert!(announcing.follow(&home(false, None), at(70_500)));

@@ -1,4 +1,4 @@
-//! How other threads ask the reconciler.
+//! How other threads send requests to the reconciler.
 
 use super::view::{Published, View};
 use braid_control::request::{Refusal, Request};
@@ -7,40 +7,40 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-/// Asks the reconciler, from other threads.
+/// Sends requests to the reconciler from other threads.
 pub struct ReconcilerHandle {
     questions: Sender<Question>,
     waker: Waker,
     view: Published,
 }
 
-/// What it is asked.
+/// Requests to the reconciler.
 pub enum Question {
-    /// Change something, and say how that went.
+    /// Make a change, and return the result.
     Do(Box<Request>, Sender<Result<(), Refusal>>),
-    /// End, and say how that went.
+    /// End, and return the result.
     Stop(Farewell, Sender<Parted>),
 }
 
 /// How the reconciler ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parted {
-    /// As the farewell says.
+    /// As requested.
     AsAsked,
-    /// What was to stay could not, and was taken back.
+    /// What was to stay could not, and was undone.
     TakenBack,
-    /// This could not be taken back.
+    /// This could not be undone.
     Left(String),
 }
 
-/// What becomes of what was set on the host.
+/// What to do with what was set on the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Farewell {
-    /// All of it is taken back.
+    /// Undo all of it.
     ForGood,
-    /// All but the kill switch.
+    /// Undo everything except the kill switch.
     KillSwitchStays,
-    /// It stays, for the program that goes on with it.
+    /// Leave it for the program that takes over.
     AllStays,
 }
 
@@ -51,9 +51,9 @@ pub fn channels(waker: Waker) -> (ReconcilerHandle, Receiver<Question>, Publishe
     (ReconcilerHandle { questions, waker, view: view.clone() }, asked, view)
 }
 
-/// Less than the commands wait for.
+/// Timeout of answers; less than the commands wait.
 const ANSWER: Duration = Duration::from_secs(9);
-/// Some programs that don't end, one after the other; less than systemd waits for.
+/// Timeout at the end: enough for several hanging programs in turn; less than systemd waits.
 const FAREWELL: Duration = Duration::from_secs(17);
 
 impl ReconcilerHandle {
@@ -67,35 +67,34 @@ impl ReconcilerHandle {
             Ok(answer) => answer,
             Err(RecvTimeoutError::Disconnected) => Err(gone()),
             Err(RecvTimeoutError::Timeout) => Err(Refusal::Failed(format!(
-                "begun, but not done within {} s: something on this host keeps it waiting, see its \
-                 log; `braid status` shows whether it was done",
+                "started, but not done within {} s: something on this host delays it, see its log; \
+                 `braid status` shows whether it was done",
                 ANSWER.as_secs()
             ))),
         }
     }
 
-    /// Takes back all that was set on the host. The kill switch only goes
-    /// `for_good`, by `braid down`: a service that is stopped or an error lets
-    /// nothing out.
+    /// Undoes everything that was set on the host. The kill switch is removed only `for_good`, by
+    /// `braid down`: a stopped service or an error must let nothing out.
     ///
     /// # Errors
-    /// What could not be taken back.
+    /// What could not be undone.
     pub fn stop(&self, for_good: bool) -> io::Result<()> {
         let farewell = if for_good { Farewell::ForGood } else { Farewell::KillSwitchStays };
         let left = match self.part(farewell) {
             Ok(Parted::AsAsked | Parted::TakenBack) => return Ok(()),
-            // It has ended: then it is done as well.
+            // If it has ended, that is done, too.
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
             Ok(Parted::Left(what)) => what,
-            Err(RecvTimeoutError::Timeout) => "something keeps it waiting".to_owned(),
+            Err(RecvTimeoutError::Timeout) => "something delays it".to_owned(),
         };
         Err(io::Error::other(format!(
-            "what was set on the host isn't all taken back: {left}; another `braid down` takes \
-             back the rest"
+            "not everything set on the host was undone: {left}; another `braid down` undoes back \
+             the rest"
         )))
     }
 
-    /// Leaves all as it is. False when it could not stay, and was taken back.
+    /// Leaves everything in place. False if it could not stay and was undone.
     pub fn leave(&self) -> bool {
         self.part(Farewell::AllStays) == Ok(Parted::AsAsked)
     }

@@ -1,5 +1,5 @@
-//! How names are looked up: the host's name servers and those that stand in for them, and
-//! the peers' endpoints, around a kill switch where there is one.
+//! Name resolution: the host's name servers and their replacements, and the peers' endpoints,
+//! outside a kill switch if there is one.
 
 use super::super::egress::{Device, Egress, HostNetwork};
 use super::super::endpoints::{Around, EndpointResolver};
@@ -14,19 +14,19 @@ use ipnet::IpNet;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-/// Tells the threads that ask what has changed, and takes what they chose.
+/// Passes changes to the resolving threads, and takes their decisions.
 pub struct Naming {
     servers: NameServers,
     resolver: EndpointResolver,
-    /// Each link as it was when it was last there.
+    /// Each link's last known state.
     links: BTreeMap<Name, LinkOfNames>,
-    /// What the choice of name servers depends on, as last told.
+    /// What the choice of name servers depends on, as last passed on.
     situation: Situation,
-    /// How endpoints are looked up around the tunnel, as last told.
+    /// How endpoints are resolved outside the tunnel, as last passed on.
     around: Around,
-    /// Which name servers are asked, as last taken.
+    /// The last decision about name servers.
     choice: Choice,
-    /// A resolver that asks by devices.
+    /// systemd-resolved, which queries per device.
     resolved: SystemdResolved,
 }
 
@@ -44,12 +44,12 @@ impl Naming {
         }
     }
 
-    /// These peers' endpoints are looked up, anew at once.
+    /// Resolves these peers' endpoints, starting at once.
     pub fn set_peers(&self, peers: &[Peer]) {
         self.resolver.set_peers(peers);
     }
 
-    /// While no peer answers they are looked up more often.
+    /// While no peer answers, they are resolved more often.
     pub fn set_working(&self, working: bool) {
         self.resolver.set_working(working);
     }
@@ -76,7 +76,7 @@ impl Naming {
         }
     }
 
-    /// Others may answer than did. Tells whether that changes something.
+    /// Takes the latest decision. Returns whether it has changed.
     pub fn choose(&mut self) -> bool {
         let choice = self.servers.choice();
         if choice == self.choice {
@@ -98,7 +98,7 @@ impl Naming {
         &self.choice
     }
 
-    /// The same, for who looks.
+    /// The same, for the status.
     pub fn status(&self) -> DnsStatus {
         DnsStatus {
             silent: self.choice.silent.clone(),
@@ -143,7 +143,7 @@ fn role(config: &Config) -> Role {
     }
 }
 
-/// How the link is to its name servers.
+/// The link's data for the choice of name servers.
 fn of_names(device: &Device, egresses: &[Egress], host: &HostNetwork) -> LinkOfNames {
     let on_it = host.addresses.iter().filter(|address| address.interface == device.index);
     LinkOfNames {
@@ -154,7 +154,7 @@ fn of_names(device: &Device, egresses: &[Egress], host: &HostNetwork) -> LinkOfN
     }
 }
 
-/// Networks on devices that neither are links nor lead to the Internet.
+/// Networks on devices that are neither links nor lead to the Internet.
 fn near(own: &str, host: &HostNetwork, links: &[LinkOfNames]) -> Vec<IpNet> {
     let known = |device: &str| links.iter().any(|link| link.device == device);
     let leads_on = |index| host.default_routes.iter().any(|route| route.interface == Some(index));
@@ -169,7 +169,7 @@ fn near(own: &str, host: &HostNetwork, links: &[LinkOfNames]) -> Vec<IpNet> {
     near.collect()
 }
 
-/// Around a kill switch endpoints are asked for by the links that there are.
+/// With a kill switch, endpoints are resolved over the existing links.
 fn around(config: &Config, links: &LinkSockets) -> Around {
     let devices = links.egresses().filter_map(|(_, egresses)| {
         let routers = egresses.iter().filter_map(|egress| egress.gateway);

@@ -1,5 +1,5 @@
-//! What wakes the reconciler: changes of the host's network and firewall, neighbours that
-//! ask, other threads.
+//! What wakes the reconciler: changes of the host's network and firewall, neighbour solicitations,
+//! other threads.
 
 use braid_linux::netlink::Monitor;
 use braid_linux::nft;
@@ -12,7 +12,7 @@ use std::time::Duration;
 pub struct News {
     poller: Poller,
     monitor: Monitor,
-    /// None in a kernel without nftables.
+    /// `None` on a kernel without nftables.
     firewall: Option<nft::Watch>,
 }
 
@@ -22,13 +22,13 @@ const PROXY: Token = Token(2);
 const FIREWALL: Token = Token(3);
 
 impl News {
-    /// Listens from now on; other threads wake it by the waker.
+    /// Starts listening; other threads wake it with the waker.
     pub fn open() -> io::Result<(News, Waker)> {
         let poller = Poller::new()?;
         let waker = poller.waker(QUESTION)?;
         let monitor = Monitor::open()?;
         poller.add(&monitor, MONITOR, Interest::Read)?;
-        // Where that can't be had rules can't either, which is told when some are set.
+        // If this fails, so do rules, which is reported when some are set.
         let firewall = nft::Watch::open().ok();
         if let Some(firewall) = &firewall {
             poller.add(firewall, FIREWALL, Interest::Read)?;
@@ -36,7 +36,7 @@ impl News {
         Ok((News { poller, monitor, firewall }, waker))
     }
 
-    /// Wakes for neighbours that ask here, too, until it is closed.
+    /// Also wakes for neighbour solicitations here, until it is closed.
     pub fn listen_to(&self, proxy: &impl AsFd) -> io::Result<()> {
         self.poller.add(proxy, PROXY, Interest::Read)
     }
@@ -53,7 +53,7 @@ impl News {
 
     fn of_network(&mut self) -> bool {
         self.monitor.drain().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kernel's news of the network are lost");
+            tracing::warn!(%error, "network notifications from the kernel were lost");
             true
         })
     }
@@ -62,7 +62,7 @@ impl News {
     fn of_firewall(&self) -> bool {
         let changed = self.firewall.as_ref().map_or(Ok(false), nft::Watch::drain);
         changed.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the kernel's news of the firewall are lost");
+            tracing::warn!(%error, "firewall notifications from the kernel were lost");
             true
         })
     }

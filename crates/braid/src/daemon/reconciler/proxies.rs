@@ -1,4 +1,4 @@
-//! Answers for public prefixes that the provider doesn't route here.
+//! Answers neighbour discovery for public prefixes that the provider doesn't route here.
 
 use super::news::News;
 use braid_linux::neighbour_proxy::NeighbourProxy;
@@ -6,15 +6,15 @@ use braid_linux::netlink::Netlink;
 use ipnet::{IpNet, Ipv6Net};
 use std::collections::BTreeMap;
 
-/// One for each device that has such prefixes on its wire.
+/// One proxy per device with such prefixes.
 #[derive(Default)]
 pub struct NeighbourProxies {
     open: Vec<NeighbourProxy>,
 }
 
 impl NeighbourProxies {
-    /// Answers on the devices that are there now for the prefixes `wanted` there. Tells
-    /// whether it does so on all.
+    /// Updates the proxies to answer for the `wanted` prefixes on existing devices. Returns whether
+    /// it does so on all.
     pub fn follow(
         &mut self,
         wanted: BTreeMap<String, Vec<IpNet>>,
@@ -35,7 +35,8 @@ impl NeighbourProxies {
             match opened {
                 Ok(proxy) => self.open.push(proxy),
                 Err(error) => {
-                    tracing::warn!(device, %error, "can't answer for public prefixes");
+                    tracing::warn!(device, %error, "can't answer neighbour discovery for public \
+                                                    prefixes");
                     all_open = false;
                 }
             }
@@ -43,7 +44,7 @@ impl NeighbourProxies {
         all_open
     }
 
-    /// Answers all who have asked.
+    /// Answers all pending solicitations.
     pub fn answer(&self) {
         for proxy in &self.open {
             if let Err(error) = proxy.answer_all() {

@@ -1,4 +1,4 @@
-//! What is set on the host, by the journal that takes it back.
+//! What is set on the host, through the journal that undoes it.
 
 use super::super::journal_trouble::JournalTrouble;
 use super::super::names::Choice;
@@ -11,22 +11,23 @@ use std::fs::File;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// Makes the host's routing as it was last planned.
+/// Applies the latest plan of the host's routing.
 pub struct Routing {
     journal: UndoJournal,
-    /// What brings connections to the proxy that splits them.
+    /// Redirects connections to the proxy that splits them.
     split: Option<Split>,
-    /// What could not be done, as last told.
+    /// What could not be done, as last reported.
     troubles: Vec<String>,
     journal_trouble: JournalTrouble,
-    /// Closed at the end: taking back needs files, also when the process has none left.
+    /// Reserved file descriptors, closed at the end, as undoing needs some even if the process has
+    /// none left.
     spare_files: Vec<File>,
 }
 
-/// What starting `nft` takes: both ends of three pipes, and `/dev/null`.
+/// What starting `nft` needs: both ends of three pipes, and `/dev/null`.
 const SPARE_FILES: usize = 7;
 
-/// Of the time that a farewell has, so much is no sign of something that hangs.
+/// If undoing took less than this, nothing hangs and another try is worthwhile.
 const ANOTHER_TRY: Duration = Duration::from_secs(4);
 
 impl Routing {
@@ -38,8 +39,7 @@ impl Routing {
         Ok(Routing { journal, split, troubles: Vec::new(), journal_trouble, spare_files })
     }
 
-    /// Makes the host as planned, with name servers that answer. Tells whether all of it
-    /// was done.
+    /// Applies a plan, with name servers that answer. Returns whether all of it was done.
     pub fn apply(&mut self, plan: HostRouting, names: &Choice) -> bool {
         let failures = self.journal.reconcile(&self.desired(plan, names));
         let troubles: Vec<String> = failures.iter().map(ToString::to_string).collect();
@@ -48,7 +48,7 @@ impl Routing {
         }
         self.troubles = troubles;
         for item in self.journal.take_restored() {
-            tracing::warn!("{item}: somebody took it away; it is set again");
+            tracing::warn!("{item}: somebody removed it; it is set again");
         }
         let written = self.journal_trouble.follow(&mut self.journal);
         self.troubles.is_empty() && written
@@ -68,33 +68,33 @@ impl Routing {
         desired
     }
 
-    /// The end is near: what was held for it may be used.
+    /// Frees the file descriptors reserved for the end.
     pub fn free_files(&mut self) {
         self.spare_files.clear();
     }
 
-    /// Whether another program could go on with what is set.
+    /// Whether another program could take over what is set.
     ///
     /// # Errors
-    /// It isn't written down.
+    /// It isn't recorded.
     pub fn can_stay(&mut self) -> Result<(), Refusal> {
         self.journal.retry();
         self.journal.trouble().map_or(Ok(()), |trouble| {
             Err(Refusal::Failed(format!(
-                "what is set on this host can't be written down for the program that would go on \
+                "what is set on this host can't be recorded for the program that would continue \
                  with it: {trouble}"
             )))
         })
     }
 
-    /// Takes back all but what `stays`.
+    /// Undoes everything except what `stays`.
     ///
     /// # Errors
     /// What is left.
     pub fn take_back(&mut self, stays: &[Operation]) -> Result<(), String> {
         let began = Instant::now();
         let mut failures = self.journal.reconcile(stays);
-        // What lacked for a moment may be there now; what hangs isn't waited for twice.
+        // A temporary shortage may be over; what hangs isn't waited for twice.
         if !failures.is_empty() && began.elapsed() < ANOTHER_TRY {
             failures = self.journal.reconcile(stays);
         }

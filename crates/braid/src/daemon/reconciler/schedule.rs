@@ -1,5 +1,5 @@
-//! When the host's network is looked at: soon after news of it, now and then, and again
-//! after something failed. Pure.
+//! When to check the host's network: soon after notifications, periodically, and again after
+//! failures. Pure.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 pub const TICK: Duration = Duration::from_millis(500);
 /// A DHCP client changes several things one after the other: wait for all.
 const SETTLE: Duration = Duration::from_millis(50);
-/// What the kernel tells nobody (settings below /proc/sys) is looked at this often.
+/// Check interval for changes that the kernel doesn't report (settings below /proc/sys).
 const EVERY: Duration = Duration::from_secs(5);
-/// How soon what failed is tried again: files, memory or a port may be there now.
+/// Retry interval after failures: files, memory or a port may be available again.
 const RETRY: Duration = Duration::from_secs(3);
 const RETRY_MOST: Duration = Duration::from_secs(60);
 
-/// Knows when to look next.
+/// Decides when to check next.
 pub struct Schedule {
-    /// When news have settled, if there were some.
+    /// When recent notifications have settled, if any.
     settled: Option<Instant>,
-    /// The last look.
+    /// The last check.
     looked: Option<Instant>,
-    /// When what failed is tried again, if something did.
+    /// When to retry what failed, if anything.
     retry: Option<Instant>,
-    /// How long after the next failure.
+    /// Pause after the next failure.
     pause: Duration,
 }
 
@@ -37,12 +37,12 @@ impl Schedule {
         self.settled.map_or(TICK, |at| at.saturating_duration_since(now))
     }
 
-    /// Something of the host has changed.
+    /// Notes that something on the host has changed.
     pub fn news(&mut self, now: Instant) {
         self.settled.get_or_insert(now + SETTLE);
     }
 
-    /// Whether to look now.
+    /// Whether to check now.
     pub fn is_due(&mut self, now: Instant) -> bool {
         if self.looked.is_none_or(|at| now.saturating_duration_since(at) >= EVERY) {
             self.news(now);
@@ -50,7 +50,7 @@ impl Schedule {
         [self.settled, self.retry].into_iter().flatten().any(|at| now >= at)
     }
 
-    /// A look begins.
+    /// A check begins.
     pub fn begin(&mut self, now: Instant) {
         *self = Schedule { settled: None, looked: Some(now), retry: None, pause: self.pause };
     }
@@ -64,7 +64,7 @@ impl Schedule {
         }
     }
 
-    /// A look has ended.
+    /// A check has ended.
     pub fn done(&mut self) {
         if self.retry.is_none() {
             self.pause = RETRY;

@@ -1,4 +1,4 @@
-//! The config as it is now, and what requests make of it.
+//! The current config, and how requests change it.
 
 use super::super::enrolments::Enrolments;
 use super::super::referrals::Referrals;
@@ -8,17 +8,17 @@ use braid_control::request::{Refusal, Request};
 /// The config, and the text that changes are made on top of.
 pub struct Settings {
     editor: ConfigEditor,
-    /// With the keys of homes that have joined, and with concentrators to which others refer.
+    /// Including the keys of homes that have joined, and referred concentrators.
     pub config: Config,
 }
 
 impl Settings {
-    /// `config` is what `editor` has, read.
+    /// `config` is the parsed text of `editor`.
     pub fn new(editor: ConfigEditor, config: Config) -> Settings {
         Settings { editor, config }
     }
 
-    /// As they are after a request; checked as `config check` and `up` do.
+    /// The settings after a request; checked as by `config check` and `up`.
     pub fn changed(
         &self,
         request: Request,
@@ -49,7 +49,7 @@ impl Settings {
                 enrolments.read();
                 Ok(())
             }
-            // The main thread's, and one that changes no settings.
+            // Handled by the main thread, or without effect on settings.
             Request::Down | Request::Stop | Request::Restart | Request::OpenPortal { .. } => Ok(()),
         };
         edited.map_err(|error| Refusal::Invalid(error.to_string()))?;

@@ -12,7 +12,7 @@ use braid_rules::{Candidate, Rule, Verdict};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// How things are.
+/// The reconciler's visible state.
 #[derive(Clone, Debug, Default)]
 pub struct View {
     /// The config as it is now.
@@ -21,21 +21,21 @@ pub struct View {
     pub links: Vec<LinkStatus>,
     /// The name servers.
     pub dns: DnsStatus,
-    /// Where traffic goes that the tunnel is for.
+    /// Where the tunnel's traffic goes.
     pub traffic: Option<Traffic>,
-    /// What works against the tunnel on the host, and against rules.
+    /// Conditions on the host that work against the tunnel and its rules.
     pub troubles: Vec<Trouble>,
     /// The rules.
     pub rules: Vec<RuleStatus>,
     /// The homes whose addresses are announced.
     pub announced: Arc<BTreeSet<String>>,
-    /// What is known of names that rules are for.
+    /// What is known about the rules' domains.
     pub known_names: Option<KnownNames>,
-    /// The same in full, with the links that they choose from.
+    /// The rules in full, with the links that they choose from.
     pub deciding: Arc<(Vec<Rule>, Vec<Candidate>)>,
 }
 
-/// Where others find the view.
+/// Shares the view with other threads.
 #[derive(Clone, Default)]
 pub struct Published(Arc<Mutex<View>>);
 
@@ -51,7 +51,7 @@ impl Published {
     }
 }
 
-/// The config's links; quotas are the data plane's.
+/// The config's links; quotas come from the data plane.
 pub fn links(
     config: &Config,
     host: &HostNetwork,
@@ -62,13 +62,15 @@ pub fn links(
     let wants_login = |link: &Link| {
         let (name, portal) = (&link.name, portals.of(&link.name)?);
         let url = &portal.url;
-        Some(format!("this link wants a login: {url} (`braid link login {name}` opens the way)"))
+        Some(format!(
+            "this link requires a login: {url} (`braid link login {name}` gives access to it)"
+        ))
     };
     let peers_are_silent = |link: &Link| {
         let host = portals.known_host(&link.name)?;
         Some(format!(
-            "no concentrator answers by this link, but name server {host} does: the link works, and \
-             they are down or its network lets nothing through to them"
+            "no concentrator answers over this link, but name server {host} does: the link works, \
+             and they are down or its network lets nothing through to them"
         ))
     };
     let interface = |link: &Link| match (&link.binding.interface, &link.binding.matches) {
@@ -118,8 +120,8 @@ pub fn rules(config: &Config, rules: &Rules, counts: &Counts) -> Vec<RuleStatus>
     shown.collect()
 }
 
-/// Where traffic goes that the tunnel is for, if it takes all; `working` is whether a
-/// peer answers.
+/// Where the tunnel's traffic goes, if the tunnel takes all; `working` states whether a peer
+/// answers.
 pub fn traffic(config: &Config, sockets: &LinkSockets, working: bool) -> Option<Traffic> {
     if !config.routing.default_route {
         return None;

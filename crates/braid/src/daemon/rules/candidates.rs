@@ -1,10 +1,10 @@
-//! Which links connections beside the tunnel can take, as far as the tunnel shows it.
+//! Which links direct connections can take, judged by the tunnel's paths.
 
 use braid_control::config::{Config, Link};
 use braid_control::status::{PathState, PeerStatus};
 use braid_rules::Candidate;
 
-/// The config's links; `is_usable` is whether a link has a device and an address.
+/// The config's links; `is_usable` states whether a link has a device and an address.
 pub fn candidates(
     config: &Config,
     peers: &[PeerStatus],
@@ -17,7 +17,8 @@ pub fn candidates(
     found.collect()
 }
 
-/// The tunnel's probes get no answer by this link, but by another: it's not the concentrator.
+/// Whether the tunnel's probes get no answer over this link, but do over another: so it's not the
+/// concentrator.
 fn is_silent(link: &str, peers: &[PeerStatus]) -> bool {
     let paths = || peers.iter().flat_map(|peer| &peer.paths);
     let answers = paths().any(|path| {

@@ -1,18 +1,18 @@
-//! Which control groups are there.
+//! Finds control groups.
 
 use braid_control::config::Cgroup;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// Where nft looks for them.
+/// Where nft searches for them.
 const MOUNTED: &str = "/sys/fs/cgroup";
-/// Where they are below it on hosts that have version 1 as well.
+/// Their subfolder on hosts that also have version 1.
 const BESIDE: &str = "unified";
 /// Only the tree of version 2 has this file in its root.
 const OF_VERSION_2: &str = "cgroup.procs";
 
-/// A control group as the firewall is to know it, if it is there.
+/// A control group for the firewall, if it exists.
 pub fn find(cgroup: &Cgroup) -> Option<braid_rules::Cgroup> {
     let root = Path::new(MOUNTED);
     let path = match root.join(BESIDE).join(OF_VERSION_2).exists() {

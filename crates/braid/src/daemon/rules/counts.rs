@@ -1,16 +1,16 @@
-//! What the firewall has counted of each rule, over all tables that there were.
+//! What the firewall has counted for each rule, over all its tables.
 
 use braid_linux::nft::{self, connections_counter, traffic_counter};
 use std::collections::BTreeMap;
 
-/// Of one rule, since the tunnel came up.
+/// Counters of one rule, since the tunnel came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// Connections that began.
+    /// New connections.
     pub connections: u64,
-    /// Packets that those sent who began them.
+    /// Packets sent by their initiators.
     pub packets: u64,
-    /// Bytes of these.
+    /// Bytes of these packets.
     pub bytes: u64,
 }
 
@@ -18,12 +18,12 @@ pub struct Count {
 #[derive(Clone, Debug, Default)]
 pub struct Counts {
     sums: BTreeMap<String, Count>,
-    /// What was read last, of the rule of each number.
+    /// The last reading, by rule number.
     last: Vec<(String, Count)>,
 }
 
 impl Counts {
-    /// Reads what the table of this interface has, which may be replaced next.
+    /// Reads the counters of this interface's table, before it may be replaced.
     pub fn read(&mut self, interface: &str) {
         if self.last.is_empty() {
             return;
@@ -34,7 +34,7 @@ impl Counts {
         }
     }
 
-    /// The rules of the table that is there now, in order.
+    /// Sets the rules of the current table, in order.
     pub fn follow<'r>(&mut self, rules: impl Iterator<Item = &'r str>) {
         let rules: Vec<&str> = rules.collect();
         let same = rules.iter().copied().eq(self.last.iter().map(|(name, _)| name.as_str()));
@@ -45,7 +45,7 @@ impl Counts {
         }
     }
 
-    /// Of a rule.
+    /// The counters of a rule.
     pub fn of(&self, rule: &str) -> Count {
         self.sums.get(rule).copied().unwrap_or_default()
     }
@@ -57,7 +57,7 @@ impl Counts {
             let (packets, bytes) = counter(traffic_counter(number));
             let now = Count { connections, packets, bytes };
             let sum = self.sums.entry(name.clone()).or_default();
-            // A table that was replaced counts anew.
+            // A replaced table counts from 0.
             let since = |now: u64, last: u64| if now < last { now } else { now - last };
             sum.connections += since(now.connections, last.connections);
             sum.packets += since(now.packets, last.packets);

@@ -8,8 +8,8 @@ use braid_control::status::Traffic;
 use braid_rules::{Candidate, Connection, Lease, Rule, Sender, Transport, Way, explain};
 use ipnet::IpNet;
 
-/// Asks `rules`; `traffic` is where goes what no rule is for, `names` what is known of names that
-/// rules are for.
+/// Explains by `rules`; `traffic` is where traffic without a rule goes, `names` what is known about
+/// the rules' domains.
 pub fn explained(
     config: &Config,
     (rules, candidates): &(Vec<Rule>, Vec<Candidate>),
@@ -23,7 +23,7 @@ pub fn explained(
     };
     let clients = match &sender {
         Sender::Device { addresses, .. } => addresses.clone(),
-        // What this host begins has the tunnel's address first.
+        // Connections of this host initially have the tunnel's address.
         Sender::Host { .. } => config.interface.addresses.iter().map(IpNet::addr).collect(),
     };
     let known_for = names.map(|names| names.rules_for(query.to, &clients)).unwrap_or_default();
@@ -88,7 +88,7 @@ fn sender(device: &str, leases: &[Lease]) -> Result<Sender, Refusal> {
         Device::Address(address) if addresses.is_empty() => addresses.push(address),
         Device::Mac(address) => mac = Some(address),
         Device::Host(name) if known.is_empty() => {
-            let what = format!("no lease has the name {name:?}");
+            let what = format!("no DHCP lease has the name {name:?}");
             return Err(Refusal::Invalid(format!("{what}; give the device's address")));
         }
         Device::Address(_) | Device::Host(_) => {}

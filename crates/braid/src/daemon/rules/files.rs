@@ -1,4 +1,4 @@
-//! The files that rules name: read when they change.
+//! The files that rules name, reread when they change.
 
 use braid_control::config::Config;
 use braid_control::status::{Trouble, TroubleKind};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// What was read of them last.
+/// The last contents of the files.
 #[derive(Default)]
 pub struct Files {
     leases: BTreeMap<PathBuf, Cached<Vec<Lease>>>,
@@ -26,14 +26,14 @@ struct Cached<T> {
     read: Result<T, String>,
 }
 
-/// Where dnsmasq has its leases: by its own default on Debian, OpenWrt, Fedora.
+/// dnsmasq's default lease files on Debian, OpenWrt, Fedora.
 const LEASES: [&str; 3] =
     ["/var/lib/misc/dnsmasq.leases", "/tmp/dhcp.leases", "/var/lib/dnsmasq/dnsmasq.leases"];
 /// Tables of all networks of the Internet have some 40 MB.
 const LARGEST: u64 = 128 << 20;
 
 impl Files {
-    /// Devices' names. A server that has given nothing yet has no file.
+    /// Devices' names. A server without leases has no file yet.
     pub fn leases(&mut self, config: &Config) -> Vec<Lease> {
         let files: Vec<PathBuf> = match &config.routing.leases {
             Some(file) => vec![file.clone()],
@@ -48,7 +48,7 @@ impl Files {
         leases
     }
 
-    /// By file; of one that can't be read, none.
+    /// Networks by file; empty for one that can't be read.
     pub fn networks(
         &mut self,
         config: &Config,
@@ -59,7 +59,7 @@ impl Files {
         self.networks.retain(|file, _| files.contains(file));
         let mut found = BTreeMap::new();
         for file in files {
-            let what = "a network a line";
+            let what = "one network per line";
             let read = |text: &str| read_networks(text).map_err(|wrong| told(&file, &wrong, what));
             match cached(&mut self.networks, &file, read) {
                 Ok(networks) => drop(found.insert(file.clone(), networks.clone())),
@@ -81,7 +81,7 @@ impl Files {
                 table.insert(pattern.clone(), owner.clone());
             }
             for file in &rule.matches.to.domain_files {
-                let what = "a name a line";
+                let what = "one name per line";
                 let read =
                     |text: &str| read_domains(text).map_err(|wrong| told(file, &wrong, what));
                 match cached(&mut self.domains, file, read) {
@@ -123,7 +123,7 @@ fn of_file(text: &str) -> Trouble {
 
 fn told(file: &Path, wrong: &WrongLine, what: &str) -> String {
     let WrongLine { line, text } = wrong;
-    format!("{}:{line}: {text:?} is not {what}; nothing of this file counts", file.display())
+    format!("{}:{line}: {text:?} is not {what}; the whole file is ignored", file.display())
 }
 
 fn cached<'c, T>(
@@ -134,13 +134,12 @@ fn cached<'c, T>(
     let changed = fs::metadata(file).and_then(|it| Ok((it.modified()?, it.len()))).ok();
     let fresh = files.get(file).is_some_and(|known| known.changed == changed);
     if !fresh {
-        let text = braid_durable::read_text(file, LARGEST).map_err(|error| {
-            format!("{}: can't read it: {error}; nothing of it counts", file.display())
-        });
+        let text = braid_durable::read_text(file, LARGEST)
+            .map_err(|error| format!("{}: can't read it: {error}; it is ignored", file.display()));
         let read = text.and_then(|text| read(&text));
         files.insert(file.to_owned(), Cached { changed, read });
     }
-    // It was put there just now.
+    // It was inserted just now.
     &files
         .entry(file.to_owned())
         .or_insert_with(|| Cached { changed, read: Err(String::new()) })

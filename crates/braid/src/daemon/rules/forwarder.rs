@@ -1,6 +1,6 @@
-//! Forwards questions for names, and has the firewall learn the addresses that answers give to
-//! names of rules before it passes them on. Questions and answers stay as they are, byte by
-//! byte. Of clients that ask somebody else, by HTTPS, it hears which server they say they want.
+//! Forwards DNS queries, and makes the firewall learn addresses of the rules' domains from answers
+//! before passing them on. Queries and answers aren't modified. For clients that resolve elsewhere,
+//! over HTTPS, it reads the server names that they request.
 
 use super::super::ending::Ending;
 use super::super::host_numbers::{forwarder_mark, heard_by};
@@ -23,27 +23,27 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-/// A thread of its own, until this is dropped.
+/// Runs on a thread of its own until dropped.
 pub struct Forwarder {
     rules: Arc<Mutex<Known>>,
     _ends: tokio::sync::oneshot::Sender<()>,
     /// For the firewall.
     pub way: NameForwarder,
-    /// Why it doesn't hear what clients ask servers for.
+    /// Why it can't read the server names that clients request.
     pub deaf: Option<io::Error>,
 }
 
-/// What it knows, and is told.
+/// Its state and settings.
 #[derive(Default)]
 struct Known {
-    /// The firewall's.
+    /// The firewall's sets.
     sets: Arc<Mutex<LearntSets>>,
     /// Which names belong to which rules.
     table: DomainTable<String>,
     learnt: Learnt,
-    /// What servers said by UDP and by TCP, whose answers may be longer.
+    /// Cached answers over UDP and over TCP, which may be longer.
     answers: [Answers; 2],
-    /// Who was asked last.
+    /// The servers last used.
     servers: Vec<IpAddr>,
     /// Name servers of the config.
     named: Vec<IpAddr>,
@@ -52,24 +52,24 @@ struct Known {
 }
 
 const THREAD: &str = "braid-dns";
-/// One server's answer.
+/// Timeout for one server's answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// A client that sends nothing by TCP (RFC 7766, section 6.2.3, has some seconds).
+/// Timeout of an idle TCP client (RFC 7766, section 6.2.3, suggests some seconds).
 const IDLE: Duration = Duration::from_secs(10);
-/// Questions under way; more are dropped, and asked again by their clients.
+/// Maximum concurrent queries; more are dropped, and retried by their clients.
 const MOST_QUESTIONS: usize = 512;
-/// Clients by TCP.
+/// Maximum TCP clients.
 const MOST_CLIENTS: usize = 128;
 /// RFC 1035, section 4.2.2: a length has two bytes.
 const LONGEST: usize = 65_535;
-/// A header of the DNS (RFC 1035, section 4.1.1).
+/// Size of a DNS header (RFC 1035, section 4.1.1).
 const HEADER: usize = 12;
 const PORT: u16 = 53;
-/// Of different rules' names with one address so many are told.
+/// Maximum conflicts reported, of different rules' names that share an address.
 const MOST_CONFLICTS: usize = 20;
 
 impl Forwarder {
-    /// Listens on the tunnel's addresses, which may come later.
+    /// Listens on the tunnel's addresses, which may be added later.
     ///
     /// # Errors
     /// Those of sockets and threads; `AddrNotAvailable` when the tunnel has no address.
@@ -101,20 +101,20 @@ impl Forwarder {
             let serving = async {
                 tokio::select! {
                     failed = serve(&sockets, &shared) => failed,
-                    // By the other end's being dropped.
+                    // Ends when the other end is dropped.
                     _ = &mut ended => Ok(()),
                 }
             };
-            // Questions are brought to it: when it doesn't answer nobody does.
+            // Queries are redirected to it: if it doesn't answer, nothing does.
             if let Err(error) = runtime.block_on(serving) {
-                told.because(format!("names can't be forwarded: {error}"));
+                told.because(format!("can't forward DNS queries: {error}"));
             }
         })?;
         let way = NameForwarder { addresses, port, mark, heard_by };
         Ok(Forwarder { rules, _ends: ends, way, deaf })
     }
 
-    /// Which names belong to which rules now, and whom the config says to ask.
+    /// Sets which names belong to which rules, and the configured name servers.
     pub fn set(&self, table: DomainTable<String>, named: Vec<IpAddr>) {
         let mut known = self.lock();
         known.table = table;
@@ -126,7 +126,7 @@ impl Forwarder {
         KnownNames(self.rules.clone())
     }
 
-    /// Names of different rules that have one address, in words.
+    /// Names of different rules that share an address, in words.
     pub fn conflicts(&self) -> Vec<String> {
         self.lock().conflicts.clone()
     }
@@ -141,7 +141,7 @@ impl Forwarder {
 pub struct KnownNames(Arc<Mutex<Known>>);
 
 impl KnownNames {
-    /// The rules for names that have an address, for a client with one of these addresses.
+    /// The rules whose domains have this address, for a client with one of these addresses.
     pub fn rules_for(&self, address: IpAddr, clients: &[IpAddr]) -> Vec<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.learnt.rules_of(address, clients, Instant::now())
@@ -154,15 +154,15 @@ impl std::fmt::Debug for KnownNames {
     }
 }
 
-/// The same after a restart, where connections that are tracked still lead to it: those of UDP
-/// for half a minute. Below the ports that the kernel hands out.
+/// The same port after a restart, as tracked connections still lead to it, UDP's for half a minute.
+/// Below the kernel's ephemeral ports.
 fn usual_port(mark: u32) -> u16 {
     const FIRST: u16 = 20_000;
     const PORTS: u32 = 10_000;
     FIRST + u16::try_from(mark % PORTS).unwrap_or_default()
 }
 
-/// At all addresses by one port, UDP and TCP: the usual one, or where it's taken another.
+/// Listens on one port at all addresses, UDP and TCP: the usual one, or another if it's taken.
 fn listen(addresses: &[IpAddr], usual: u16) -> io::Result<(u16, Vec<Sockets>)> {
     const TRIES: usize = 8;
     let mut last = io::Error::from(io::ErrorKind::AddrInUse);
@@ -175,7 +175,7 @@ fn listen(addresses: &[IpAddr], usual: u16) -> io::Result<(u16, Vec<Sockets>)> {
     Err(last)
 }
 
-/// Of port 0 the kernel chooses the first socket's, and the others have the same.
+/// For port 0 the kernel chooses the first socket's port, and the others use the same.
 fn listen_by(addresses: &[IpAddr], mut port: u16) -> io::Result<(u16, Vec<Sockets>)> {
     let mut sockets = Vec::new();
     for &address in addresses {
@@ -200,10 +200,10 @@ fn bound(address: SocketAddr, kind: Type, protocol: Protocol) -> io::Result<Sock
     Ok(socket)
 }
 
-/// By which questions for one address come.
+/// The sockets of one address.
 type Sockets = (std::net::UdpSocket, std::net::TcpListener);
 
-/// Never ends but by a panic or an error. The sockets stay open, so that it may be done again.
+/// Ends only with a panic or an error. The sockets stay open, so that it can be restarted.
 async fn serve(sockets: &[Sockets], known: &Arc<Mutex<Known>>) -> io::Result<()> {
     let questions = Arc::new(Semaphore::new(MOST_QUESTIONS));
     let clients = Arc::new(Semaphore::new(MOST_CLIENTS));
@@ -220,7 +220,7 @@ async fn serve(sockets: &[Sockets], known: &Arc<Mutex<Known>>) -> io::Result<()>
     Ok(())
 }
 
-/// Each goes on for ever, unless it panics.
+/// Each runs for ever, unless it panics.
 async fn panic_as_the_first(mut serving: JoinSet<()>) {
     while let Some(ended) = serving.join_next().await {
         if let Err(Ok(panic)) = ended.map_err(tokio::task::JoinError::try_into_panic) {
@@ -229,10 +229,13 @@ async fn panic_as_the_first(mut serving: JoinSet<()>) {
     }
 }
 
-/// What anybody's packets do to it costs names that are heard, and not those that are asked for.
+/// A failure caused by somebody's packets only stops the reading of server names, not DNS
+/// forwarding.
 async fn hear(log: PacketLog, known: Arc<Mutex<Known>>) {
     if tokio::spawn(listen_to(log, known)).await.is_err() {
-        tracing::error!("names in first packets are heard no more: who hears them has panicked");
+        tracing::error!(
+            "server names in first packets are no longer read: their reader has panicked"
+        );
     }
 }
 
@@ -242,7 +245,7 @@ async fn serve_udp(socket: Arc<UdpSocket>, known: Arc<Mutex<Known>>, questions: 
         let (length, client) = match socket.recv_from(&mut bytes).await {
             Ok(received) => received,
             Err(error) => {
-                tracing::debug!(%error, "a question for a name");
+                tracing::debug!(%error, "a DNS query");
                 tokio::time::sleep(Duration::from_millis(10)).await;
                 continue;
             }
@@ -284,15 +287,15 @@ async fn talk(mut client: TcpStream, known: &Mutex<Known>) -> io::Result<()> {
     Ok(())
 }
 
-/// How somebody asks, and is asked.
+/// The transport of a query.
 #[derive(Clone, Copy)]
 enum By {
     Udp,
     Tcp,
 }
 
-/// What is still good of what was answered before; else the first server's that answers; none when
-/// nobody does, as if the question were lost.
+/// A cached answer if still valid; otherwise that of the first server that answers; `None` if none
+/// does, as if the query were lost.
 async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>> {
     if question.len() < HEADER {
         return None;
@@ -302,7 +305,7 @@ async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>
         let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
         let servers = [known.named.clone(), hosts].concat();
         if servers != known.servers {
-            // Another network's may know other names.
+            // Another network's servers may answer differently.
             known.answers.iter_mut().for_each(Answers::clear);
             known.servers.clone_from(&servers);
         }
@@ -310,7 +313,7 @@ async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>
         (servers, known.mark, kept)
     };
     if let Some(answer) = kept {
-        // Rules may be others than when it came.
+        // Rules may have changed since it was cached.
         teach(known, |learnt, table, now| learnt.learn(&answer, table, now)).await;
         return Some(answer);
     }
@@ -323,13 +326,13 @@ async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>
             }
         };
         match timeout(PATIENCE, asked).await {
-            // Another number would be another question's answer.
+            // With another id it would answer another query.
             Ok(Ok(answer)) if answer.len() >= HEADER && answer.get(..2) == question.get(..2) => {
                 {
                     let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
                     known.answers[by as usize].put(question, &answer, Instant::now());
                 }
-                // Before it goes on: the connection that it makes possible comes after.
+                // Before passing it on, so that the connection comes afterwards.
                 teach(known, |learnt, table, now| learnt.learn(&answer, table, now)).await;
                 return Some(answer);
             }
@@ -341,12 +344,12 @@ async fn answer(question: &[u8], known: &Mutex<Known>, by: By) -> Option<Vec<u8>
     None
 }
 
-/// First packets of connections, as the firewall hands them over. What they say is for the next
+/// Reads first packets of connections from the firewall. What is learnt applies to the next
 /// connection.
 async fn listen_to(log: PacketLog, known: Arc<Mutex<Known>>) {
     #[expect(deprecated, reason = "sound for what owns its file, as a log does")]
     let Ok(mut log) = AsyncFd::new(log) else {
-        tracing::error!("names aren't heard: the runtime takes no socket");
+        tracing::error!("server names aren't read: the runtime takes no socket");
         return;
     };
     let mut listener = Listener::default();
@@ -398,7 +401,7 @@ async fn teach(
     let learning = move || sets.lock().unwrap_or_else(PoisonError::into_inner).learn(&elements);
     let learnt = tokio::task::spawn_blocking(learning).await;
     if let Ok(Err(error)) = learnt {
-        tracing::warn!(%error, "addresses of names can't be told to the firewall");
+        tracing::warn!(%error, "can't pass the addresses of names to the firewall");
     }
 }
 
@@ -406,7 +409,7 @@ async fn ask_udp(server: SocketAddr, mark: u32, question: Vec<u8>) -> io::Result
     let socket = Socket::new(Domain::for_address(server), Type::DGRAM, Some(Protocol::UDP))?;
     socket.set_mark(mark)?;
     socket.set_nonblocking(true)?;
-    // Connected, so that only the server is heard; from a port of the kernel's choice.
+    // Connected, so that only the server is heard; the kernel chooses the port.
     socket.connect(&server.into())?;
     let socket = UdpSocket::from_std(socket.into())?;
     socket.send(&question).await?;
@@ -442,7 +445,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// The firewall brings all questions to one port.
+    /// The firewall redirects all queries to one port.
     #[test]
     fn where_the_usual_port_is_taken_all_addresses_have_another_one() {
         let addresses = ["127.0.0.1", "127.0.0.2"].map(|ip| ip.parse().unwrap());
@@ -458,7 +461,7 @@ mod tests {
         assert_eq!(listen(&addresses, usual).unwrap().0, usual);
     }
 
-    /// So that it isn't just gone, with questions still brought to it.
+    /// So that it doesn't disappear silently while queries are still redirected to it.
     #[test]
     fn what_serves_panics_as_its_first_part_does() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,4 +1,4 @@
-//! The config's rules in addresses: pure.
+//! Resolves the config's rules to addresses; pure.
 
 use braid_control::config::{
     self, Action, Cgroup, Config, Device, Direct, Hours, Link, Protocol, Traffic,
@@ -11,21 +11,21 @@ use jiff::Zoned;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// What names stand for now.
+/// The current meaning of names.
 pub struct Known<'k> {
-    /// Who has which address.
+    /// DHCP leases.
     pub leases: Vec<Lease>,
-    /// What files have.
+    /// Networks from files.
     pub networks: BTreeMap<PathBuf, Vec<IpNet>>,
-    /// Which networks are whose.
+    /// The table of origins.
     pub origins: &'k [Origin],
-    /// Which control groups are there.
+    /// Finds a control group.
     pub cgroup: &'k dyn Fn(&Cgroup) -> Option<braid_rules::Cgroup>,
-    /// The time here.
+    /// The local time.
     pub now: &'k Zoned,
 }
 
-/// All rules, in order, also those that don't count now.
+/// All rules, in order, including those that don't apply now.
 pub fn resolve(config: &Config, known: &Known<'_>) -> Vec<Rule> {
     let rules = config.rules.iter().map(|rule| Rule {
         name: rule.name.to_string(),
@@ -67,7 +67,7 @@ fn devices(devices: &[Device], leases: &[Lease]) -> Devices {
             Device::Host(name) => {
                 for lease in leases.iter().filter(|lease| lease.host.eq_ignore_ascii_case(name)) {
                     found.addresses.push(lease.address.into());
-                    // Its addresses of IPv6 are its own choice.
+                    // The device chooses its IPv6 addresses itself.
                     found.macs.extend(lease.mac);
                 }
             }
@@ -95,7 +95,7 @@ fn destinations(name: &str, traffic: &Traffic, known: &Known<'_>) -> Destination
     }
 }
 
-/// The links that are named, or all: the best by tier, those kept for need last.
+/// The named links, or all: best tier first, standby links last.
 fn targets(direct: &Direct, config: &Config) -> Targets {
     let mut best: Vec<&Link> = config.links.iter().collect();
     best.sort_by_key(|link| (link.standby, link.tier));

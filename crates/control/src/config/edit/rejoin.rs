@@ -1,8 +1,8 @@
 use super::{ConfigEditor, EditError, LinkChange, replace};
 use toml_edit::{Array, ArrayOfTables, Item, Table, TableLike, Value, value};
 
-/// What a join gives a config that has joined before. Texts are as in the config, and are checked
-/// as there.
+/// What a new join changes in a config that has joined before. Texts are as in the config, and are
+/// checked like there.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JoinedAnew {
     /// `interface.private_key_file`.
@@ -21,28 +21,29 @@ pub struct JoinedAnew {
     pub enrolment_key_file: String,
     /// `peer.endpoints`.
     pub endpoints: Vec<String>,
-    /// `peer.fallback_port`; none where the new one has none.
+    /// `peer.fallback_port`; `None` if the new concentrator has none.
     pub fallback_port: Option<u16>,
-    /// Links by these devices in place of those that are there; empty keeps them.
+    /// Replaces the links by these devices; empty keeps the links.
     pub interfaces: Vec<String>,
-    /// `routing.default_route`, where it is to change.
+    /// `routing.default_route`, if it should change.
     pub default_route: Option<bool>,
-    /// `routing.when_concentrator_gone` is to be `block`.
+    /// Whether to set `routing.when_concentrator_gone` to `block`.
     pub kill_switch: bool,
-    /// There is to be `[split_tcp]`.
+    /// Whether to add `[split_tcp]`.
     pub split_tcp: bool,
-    /// The private key is the one that it has: who knows this router by it knows it still.
+    /// Whether the private key stays the same, so that other concentrators still know this router
+    /// by it.
     pub keeps_key: bool,
 }
 
 impl ConfigEditor {
-    /// Joins another concentrator in the place of the one that the config has, or the same one
-    /// anew. All else stays: links, rules, routing, comments; but for those that stand in, which
-    /// know this router by its old key, where it gets another one. Gives their names.
+    /// Joins another concentrator instead of the configured one, or the same one again. Everything
+    /// else stays: links, rules, routing, comments. If the router gets a new key, stand-ins are
+    /// removed, as they know it by the old key; returns their names.
     ///
     /// # Errors
-    /// [`EditError::Form`] when there is no `[interface]`, or no `[[peer]]` that is called. What
-    /// is wrong with the result is said by [`ConfigEditor::check`].
+    /// [`EditError::Form`] when there is no `[interface]`, or no `[[peer]]` with endpoints. What is
+    /// wrong with the result is said by [`ConfigEditor::check`].
     pub fn rejoin(&mut self, anew: &JoinedAnew) -> Result<Vec<String>, EditError> {
         let form = |what, form| EditError::Form { file: self.file.clone(), what, form };
         let no_interface = form("interface", "[interface]");
@@ -74,7 +75,7 @@ impl ConfigEditor {
             if let Some(default_route) = anew.default_route {
                 replace(routing, "default_route", value(default_route));
                 if !default_route {
-                    // It has no meaning then.
+                    // It would have no meaning.
                     routing.remove("when_concentrator_gone");
                 }
             }
@@ -88,7 +89,7 @@ impl ConfigEditor {
         Ok(gone)
     }
 
-    /// Links by these devices alone; those that are there stay as they are.
+    /// Keeps or adds only links on these devices; existing ones stay unchanged.
     fn take_links_by(&mut self, interfaces: &[String]) -> Result<(), EditError> {
         if interfaces.is_empty() {
             return Ok(());

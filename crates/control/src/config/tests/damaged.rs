@@ -1,4 +1,4 @@
-//! Text that is no config.
+//! Text that isn't a config.
 
 use super::*;
 use proptest::prelude::*;

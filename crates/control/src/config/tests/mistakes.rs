@@ -59,7 +59,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "down = \"5Mbit\"",
         "down = \"0Mbit\"",
-        "28: link.cap.down of 0 lets nothing through; remove it, or write a rate such as \"5Mbit\"",
+        "28: link.cap.down of 0 would let nothing through; remove it, or write a rate such as \"5Mbit\"",
     ),
     (
         "per = \"day\"",
@@ -101,14 +101,13 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "default_route = true\n",
         "",
-        "48: routing.when_concentrator_gone has no meaning without default_route = true; add \
+        "48: routing.when_concentrator_gone applies only with default_route = true; add \
          default_route = true, or remove it",
     ),
     (
         "clamp_mss = true\n",
         "dns_domains = [\"corp.example\"]\n",
-        "50: routing.dns_domains without name servers to ask for them; write dns = \
-         [\"10.77.0.1\"], a server that the tunnel leads to",
+        "50: routing.dns_domains without name servers to resolve them; write dns = [\"10.77.0.1\"], a server reached through the tunnel",
     ),
     (
         "clamp_mss = true\n",
@@ -118,7 +117,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "\"0.0.0.0/0\", \"::/0\"",
         "\"::/0\"",
-        "52: 10.77.0.2 is in no peer's allowed_ips: nobody can answer there; add the address \
+        "52: 10.77.0.2 is in no peer's allowed_ips: nothing can answer there; add the address \
          to a peer's allowed_ips, or correct it",
     ),
     (
@@ -129,7 +128,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "\"10.77.0.2/24\"",
         "\"224.0.0.1/24\"",
-        "5: interface.addresses: no device can have the address 224.0.0.1; name one of its own",
+        "5: interface.addresses: a device can't have the address 224.0.0.1; use one of its own",
     ),
     (
         "\"[::]:51900\"",
@@ -163,7 +162,7 @@ const MISTAKES: &[(&str, &str, &str)] = &[
     (
         "protocol = \"tcp\", public = 8443",
         "protocol = \"udp\", public = 51900",
-        "52: udp port 51900 is where homes call: it can't be forwarded; forward another port, \
+        "52: UDP port 51900 is where homes connect: it can't be forwarded; forward another port, \
          or listen on another",
     ),
     (
@@ -195,15 +194,16 @@ fn whole_configs_that_cannot_work_are_refused() {
     for (text, expected) in [
         (
             String::new(),
-            "1: [interface] is missing; begin with [interface] and its private_key_file",
+            "1: [interface] is missing; start with [interface] and its private_key_file",
         ),
         (
             "[interface]\n".to_owned(),
-            "1: [interface] lacks private_key_file; make one with `braid keygen --out FILE` and name it here",
+            "1: [interface] lacks private_key_file; create one with `braid keygen --out FILE` and \
+            name it here",
         ),
         (
             peer(""),
-            "3: peer \"p\" can't be found: it has no endpoints, and nobody can come to us; add \
+            "3: peer \"p\" can't be reached: it has no endpoints, and interface.listen isn't set; add \
              endpoints = [\"host:51900\"] here, or listen = [\"0.0.0.0:51900\"] to [interface]",
         ),
         (
@@ -257,7 +257,10 @@ fn paths_and_names_that_nothing_can_be_called_are_refused_at_their_line() {
     let socket = format!("/run/{}", "x".repeat(110));
     for (text, expected) in [
         ("private_key_file = \"\"", "2: interface.private_key_file: it is empty"),
-        ("private_key_file = \"k\\n\"", "2: interface.private_key_file: \"k\\n\" has a control"),
+        (
+            "private_key_file = \"k\\n\"",
+            "2: interface.private_key_file: \"k\\n\" contains a control",
+        ),
         ("private_key_file = \"keys/\"", "2: interface.private_key_file: \"keys/\" is a folder's"),
         ("private_key_file = \"k\"\ncontrol = \"\"", "3: interface.control: it is empty"),
         (
@@ -266,7 +269,7 @@ fn paths_and_names_that_nothing_can_be_called_are_refused_at_their_line() {
         ),
         (
             "private_key_file = \"k\"\nstate_dir = \"/var/lib/../lib/braid\"",
-            "3: interface.state_dir: \"/var/lib/../lib/braid\" has \"..\" in it",
+            "3: interface.state_dir: \"/var/lib/../lib/braid\" contains \"..\"",
         ),
         (
             &format!("private_key_file = \"k\"\nstate_dir = \"{long}\""),
@@ -274,7 +277,7 @@ fn paths_and_names_that_nothing_can_be_called_are_refused_at_their_line() {
         ),
         (
             "private_key_file = \"k\"\n[history]\nfile = \"\\u001b[2J\"",
-            "4: history.file: \"\\u{1b}[2J\" has a control character",
+            "4: history.file: \"\\u{1b}[2J\" contains a control character",
         ),
         (
             "private_key_file = \"k\"\n[[alert]]\nname = \"a\"\ncommand = \" \"",

@@ -33,43 +33,46 @@ fn rules_are_added_in_their_place_and_removed() {
 /// What follows in a rule, from line 9 on, and what is said of it.
 const WRONG_RULES: &[(&str, &str)] = &[
     ("do = \"drop\"", "9: rule.do: \"drop\" is none of tunnel, direct, block"),
-    (
-        "do = \"direct\"\nmode = \"broadcast\"",
-        "10: rule.mode has a meaning only with do = \"tunnel\"",
-    ),
-    ("do = \"block\"\nlinks = \"dsl\"", "10: rule.links has a meaning only with do = \"direct\""),
+    ("do = \"direct\"\nmode = \"broadcast\"", "10: rule.mode applies only with do = \"tunnel\""),
+    ("do = \"block\"\nlinks = \"dsl\"", "10: rule.links applies only with do = \"direct\""),
     ("do = \"direct\"\nlinks = \"dsk\"", "10: no link is named \"dsk\"; did you mean \"dsl\"?"),
     (
         "do = \"block\"\nmatch = { country = \"DE\" }",
-        "10: a rule by country or asn, but nothing says",
+        "10: a rule with country or asn, but no table says",
     ),
-    ("do = \"block\"\nmatch = { device = \"a b\" }", "10: rule.match.device: \"a b\" is no device"),
-    ("do = \"block\"\nmatch = { domain = \"a..b\" }", "10: rule.match.domain: \"a..b\" is no name"),
-    ("do = \"block\"\nmatch = { domain = \"a.b\" }", "10: a rule by domain, but the tunnel's"),
-    ("do = \"block\"\nmatch = { time = \"8-17\" }", "10: rule.match.time: \"8-17\" are no hours"),
+    (
+        "do = \"block\"\nmatch = { device = \"a b\" }",
+        "10: rule.match.device: \"a b\" is not a device",
+    ),
+    (
+        "do = \"block\"\nmatch = { domain = \"a..b\" }",
+        "10: rule.match.domain: \"a..b\" is not a domain",
+    ),
+    ("do = \"block\"\nmatch = { domain = \"a.b\" }", "10: a rule with domains, but the tunnel's"),
+    (
+        "do = \"block\"\nmatch = { time = \"8-17\" }",
+        "10: rule.match.time: \"8-17\" is not a time range",
+    ),
     (
         "do = \"block\"\nmatch = { device = \"tv\", uid = \"7\" }",
         "10: rule.match.device and rule.match.uid",
     ),
     (
         "do = \"block\"\nmatch = { cgroup = \"a/../b\" }",
-        "10: rule.match.cgroup: \"a/../b\" is no control group",
+        "10: rule.match.cgroup: \"a/../b\" is not a control group",
     ),
     (
         "do = \"tunnel\"\nmode = \"broadcast\"\nmatch = { device = \"tv\" }",
-        "10: rule.mode with match.device: packets in the tunnel don't show that",
+        "10: rule.mode with match.device: this can't be seen in a tunnel's packets",
     ),
-    (
-        "do = \"block\"\npriority = \"low\"",
-        "10: rule.priority has a meaning only with do = \"tunnel\"",
-    ),
+    ("do = \"block\"\npriority = \"low\"", "10: rule.priority applies only with do = \"tunnel\""),
     (
         "do = \"tunnel\"\npriority = \"lowest\"",
         "10: rule.priority: \"lowest\" is none of low, normal, high",
     ),
     (
         "do = \"tunnel\"\nrate = { down = \"0Mbit\" }",
-        "10: rule.rate.down of 0 lets nothing through",
+        "10: rule.rate.down of 0 would let nothing through",
     ),
     (
         "do = \"tunnel\"\nmode = \"broadcast\"\nrate = { up = \"1Mbit\" }",
@@ -89,11 +92,11 @@ const WRONG_RULES: &[(&str, &str)] = &[
     ),
     (
         "do = \"direct\"\nredundancy = \"twice\"",
-        "10: rule.redundancy has a meaning only with do = \"tunnel\"",
+        "10: rule.redundancy applies only with do = \"tunnel\"",
     ),
     (
         "do = \"tunnel\"\nclass = \"realtime\"\nmatch = { uid = \"7\" }",
-        "10: rule.class with match.uid: tracked connections don't show that",
+        "10: rule.class with match.uid: this can't be seen in tracked connections",
     ),
     ("do = \"block\"\n[routing]\nleave_host_alone = true", "9: a rule that contradicts"),
     (

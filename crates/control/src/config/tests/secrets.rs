@@ -35,7 +35,7 @@ fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
         ("name = \"a\"\ncommand = \"true\"\ntoken_file = \"t\"", "only with webhook or ntfy"),
         ("name = \"a\"\ncommand = \"true\"\nevents = [\"link_dwn\"]", "\"link_dwn\" is none of"),
         ("name = \"a\"\ncommand = \"true\"\ngroup = \"2h\"", "alert.group must be 0s to 1h"),
-        ("name = \"a\"\nmail = \"me\"", "is no address such as"),
+        ("name = \"a\"\nmail = \"me\"", "is not an address such as"),
     ];
     for (text, expected) in cases {
         let told = errors(&format!("{least}{text}"));
@@ -43,7 +43,7 @@ fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
     }
     let open = mail.replace("\"tls\"", "\"none\"");
     let told = errors(&format!("{least}{open}"));
-    assert!(told[0].contains("would show the password"), "{told:?}");
+    assert!(told[0].contains("would send the password"), "{told:?}");
     let twice = errors(&format!("{least}{mail}\n[[alert]]\n{mail}"));
     assert_eq!(twice, ["13: there are two alerts named a; give each a name of its own"]);
 }

@@ -18,12 +18,11 @@ fn who_stands_in_for_whom_is_read_and_checked() {
     for (second, expected) in [
         (
             "endpoints = [\"i:1\"]\nstands_in_for = \"frist\"\n",
-            "15: no other peer \"frist\" is called; did you mean \"first\"?",
+            "15: no other peer is named \"frist\"; did you mean \"first\"?",
         ),
         (
             "endpoints = [\"i:1\"]\nstands_in_for = \"second\"\n",
-            "15: no other peer \"second\" is called; it is one with endpoints that stands in for \
-             nobody: first",
+            "15: no other peer is named \"second\"; it must be a peer with endpoints that doesn't stand in itself: first",
         ),
         (
             "stands_in_for = \"first\"\n",
@@ -32,7 +31,7 @@ fn who_stands_in_for_whom_is_read_and_checked() {
         ),
         (
             "endpoints = [\"i:1\"]\nstands_in_for = \"first\"\nallowed_ips = [\"::/0\"]\n",
-            "16: allowed_ips of a peer that stands in for \"first\": it has the same; remove them",
+            "16: allowed_ips of a peer that stands in for \"first\", whose allowed_ips it takes over; remove them",
         ),
     ] {
         let found = errors(&text(second));

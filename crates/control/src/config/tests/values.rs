@@ -93,7 +93,7 @@ fn connections_are_split_where_the_config_asks_for_it() {
     let split = read("[split_tcp]\nbuffer = \"1MiB\"\nconnections = 7").unwrap();
     assert_eq!((split.buffer.bytes(), split.connections), (1 << 20, 7));
     for (wrong, expected) in [
-        ("[split_tcp]\ncongestion = \"b b r\"", "no name of a congestion control"),
+        ("[split_tcp]\ncongestion = \"b b r\"", "not the name of a congestion control"),
         ("[split_tcp]\nbuffer = \"1KB\"", "between 128KiB and 1GiB"),
         ("[split_tcp]\nmemory = \"1MiB\"", "less than one connection's buffer"),
         ("[split_tcp]\nconnections = 0", "connections"),
@@ -122,7 +122,7 @@ fn no_processor_sleeps_deeper_than_a_wake_latency_may_say() {
     );
 }
 
-/// What is wrong with a link is told, not that there is none.
+/// A link with errors is reported as such, not as missing.
 #[test]
 fn links_that_cannot_be_read_are_there() {
     let text = full()
@@ -177,13 +177,14 @@ fn a_link_says_what_its_interface_is_like_or_its_name() {
         (
             "match = { connection = \"\" }",
             vec![
-                "6: link.match.connection: \"\" is no connection's name; `nmcli connection` lists them",
+                "6: link.match.connection: \"\" is not the name of a connection; `nmcli connection` lists them",
             ],
         ),
         (
             "interface = \"eth0\"\nmatch = { kind = \"wifi\" }",
             vec![
-                "7: link.match beside link.interface: both say which interface it is; remove one of them",
+                "7: link.match together with link.interface: both determine the interface; remove \
+                one of them",
             ],
         ),
         (
@@ -208,8 +209,9 @@ fn the_control_group_is_a_groups_name_or_number() {
         assert_eq!(config.interface.control_group.as_deref(), Some(group));
     }
     for group in ["", "a b", "a:b", "ä", &"x".repeat(33)] {
-        let expected =
-            format!("4: interface.control_group: {group:?} is no group's name, such as \"braid\"");
+        let expected = format!(
+            "4: interface.control_group: {group:?} is not the name of a group, such as \"braid\""
+        );
         assert_eq!(errors(&with(group)), [expected]);
     }
 }

@@ -15,7 +15,7 @@ const TIME_OVER: u8 = 124;
 /// `braid lab vm`.
 #[derive(Debug, Args)]
 pub struct VmArgs {
-    /// Give it an empty disk of this size, as 300MB: /dev/ubda, the next /dev/ubdb; may be
+    /// Give it an empty disk of this size, such as 300MB: /dev/ubda, the next /dev/ubdb; may be
     /// repeated
     #[arg(short, long = "disk", value_name = "SIZE", value_parser = size)]
     pub disks: Vec<ByteSize>,
@@ -34,7 +34,7 @@ pub struct VmArgs {
     /// Cut its power after this time
     #[arg(short, long, default_value = "10m", value_name = "TIME", value_parser = parse_duration)]
     pub time_limit: Duration,
-    /// What to run in it
+    /// Command to run in it
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     pub command: Vec<OsString>,
 }

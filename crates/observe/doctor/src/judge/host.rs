@@ -17,7 +17,7 @@ const EARLIEST: i64 = 1_767_225_600;
 pub(crate) fn running(facts: &Facts, found: &mut Vec<Finding>) {
     let tunnel = facts.config.interface.name.as_str();
     if !facts.host.has_tun {
-        let what = "there is no /dev/net/tun: no tunnel can be made";
+        let what = "/dev/net/tun is missing: no tunnel can be created";
         let told = finding(Code::NoTun, Severity::Critical, tunnel, what);
         found.push(told.mend("modprobe tun; in a container, give it /dev/net/tun"));
     }
@@ -28,7 +28,7 @@ pub(crate) fn running(facts: &Facts, found: &mut Vec<Finding>) {
         );
     }
     if facts.status.is_none() {
-        let what = format!("no tunnel runs of {}", facts.config.file.display());
+        let what = format!("no tunnel is running with {}", facts.config.file.display());
         let told = finding(Code::NotRunning, Severity::Critical, tunnel, what);
         found.push(told.mend("braid up"));
     }
@@ -51,8 +51,10 @@ pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
     let has_periods = facts.config.links.iter().any(|link| link.quota.is_some());
     if unset || has_periods && host.clock_synchronized == Some(false) {
         let what = match unset {
-            true => "the clock is far in the past: periods of quotas and certificates are wrong",
-            false => "nobody keeps the clock right: periods of quotas may be wrong",
+            true => {
+                "the clock is far in the past: quota periods and certificate validity are wrong"
+            }
+            false => "the clock isn't synchronised: quota periods may be wrong",
         };
         let severity = if unset { Severity::Warning } else { Severity::Note };
         let told = finding(Code::ClockWrong, severity, "", what);
@@ -70,8 +72,7 @@ pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
     }
     if let Some(free) = host.state_free_bytes.filter(|free| *free < LEAST_FREE) {
         let folder = facts.config.interface.state_dir.display();
-        let what =
-            format!("hardly anything can be written to {folder}: counters and journals get lost");
+        let what = format!("hardly any space is left in {folder}: counters and journals get lost");
         let told = finding(Code::StateFolderFull, Severity::Warning, "", what)
             .seen(format!("{} KiB are free", free / 1024))
             .mend(format!("du -xh {folder} | sort -h | tail"));
@@ -90,7 +91,7 @@ pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
         status.split_tcp.map_or(0, |split| split.over_limit)
     };
     if facts.growth(refused) > 0.0 {
-        let what = "TCP connections are reset since too many are split at once";
+        let what = "TCP connections are reset because too many are split at once";
         let told = finding(Code::SplitTcpFull, Severity::Warning, "", what)
             .seen(format!("{} so far", refused(status)))
             .mend("raise connections and memory in [split_tcp]");

@@ -24,9 +24,9 @@ pub(crate) fn limits(facts: &Facts, found: &mut Vec<Finding>) {
     if let Some(busy) = measured.load_there.filter(|busy| *busy > BUSY_THERE) {
         let what = "the other end's processor limits the tunnel";
         let told = finding(Code::CpuThere, Severity::Warning, "", what)
-            .seen(format!("it was busy for {:.0} % of the time", busy * 100.0))
+            .seen(format!("it was busy {:.0} % of the time", busy * 100.0))
             .gain_mbps(Some(measured.sum().down - measured.together.down))
-            .mend("a concentrator with a faster processor, or more of them");
+            .mend("use a concentrator with a faster processor, or more of them");
         found.push(told);
     }
     let slower = slower_together(measured);
@@ -37,9 +37,9 @@ pub(crate) fn limits(facts: &Facts, found: &mut Vec<Finding>) {
     let (one, several) = (measured.one_connection.down, measured.together.down);
     if one < several * ONE_CONNECTION && several > LEAST {
         let what =
-            "one connection gets far less than several: a window at one end limits it, or loss";
+            "one connection gets far less than several: a window at one end or loss limits it";
         let told = finding(Code::OneConnection, Severity::Warning, "", what)
-            .seen(format!("{one:.1} Mbit/s by one, {several:.1} by several"))
+            .seen(format!("{one:.1} Mbit/s with one, {several:.1} with several"))
             .gain_mbps(Some(several - one))
             .mend("sysctl -w net.ipv4.tcp_rmem='4096 131072 33554432' net.ipv4.tcp_wmem='4096 16384 33554432' at both ends; or [split_tcp]");
         found.push(told);
@@ -72,7 +72,8 @@ fn slower_together(measured: &Measured) -> Option<Finding> {
     let worst = measured.links.iter().min_by(|a, b| a.rates.down.total_cmp(&b.rates.down))?;
     let without = measured.without(&worst.link).down;
     let what = format!(
-        "all links together bring {together:.1} Mbit/s, {} alone {:.1}; without link {}: {without:.1}",
+        "all links together carry {together:.1} Mbit/s, {} alone {:.1}; without link {}: \
+         {without:.1}",
         best.link, best.rates.down, worst.link
     );
     let told = finding(Code::SlowerTogether, Severity::Warning, &worst.link, what)
@@ -93,13 +94,13 @@ fn common_limit(measured: &Measured, found: &[Finding]) -> Option<Finding> {
     if measured.links.len() < 2 || together >= sum * SHARE_OF_SUM || found.iter().any(is_cpu) {
         return None;
     }
-    let what = "something that all links share is full: the concentrator's own line, or a line that \
-                several links are on";
+    let what = "something that all links share is saturated: the concentrator's own line, or a \
+                line that several links are on";
     let told = finding(Code::CommonLimit, Severity::Warning, "", what)
         .seen(format!("{together:.1} Mbit/s together, {sum:.1} the sum"))
         .seen(alone(measured))
         .gain_mbps(Some(sum - together))
-        .mend("on the concentrator: see its provider's rate; a server with a faster line");
+        .mend("on the concentrator: check its provider's rate; use a server with a faster line");
     Some(told)
 }
 

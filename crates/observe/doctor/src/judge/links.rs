@@ -36,8 +36,8 @@ fn no_way_out(link: &LinkFacts) -> Option<Finding> {
     let device = link.device.as_deref().unwrap_or("its device");
     let critical = |code, what: String| finding(code, Severity::Warning, name, what);
     if !link.exists {
-        let what = format!("link {name} isn't there: the host has no {device}");
-        let mend = "ip link; then plug it in, or correct interface or match in the config";
+        let what = format!("link {name} is missing: the host has no {device}");
+        let mend = "check `ip link`; then plug it in, or correct interface or match in the config";
         return Some(critical(Code::LinkAbsent, what).mend(mend));
     }
     if !link.up {
@@ -46,15 +46,15 @@ fn no_way_out(link: &LinkFacts) -> Option<Finding> {
     }
     if !link.carrier {
         let what = format!("link {name} has no carrier: no cable, or no signal");
-        return Some(critical(Code::NoCarrier, what).mend("look at the cable, the modem, the SIM"));
+        return Some(critical(Code::NoCarrier, what).mend("check the cable, the modem, the SIM"));
     }
     if !link.addresses.iter().any(|(address, _)| is_routable(*address)) {
-        let what = format!("link {name} has no address: its network gave it none");
+        let what = format!("link {name} has no address: its network assigned none");
         let mend = format!("networkctl renew {device}, or dhcpcd {device}; then restart the modem");
         return Some(critical(Code::NoAddress, what).mend(mend));
     }
     if link.gateways.is_empty() && !link.is_point_to_point {
-        let what = format!("no router is known on link {name}: nothing can leave by it");
+        let what = format!("link {name} has no known router: nothing can leave through it");
         let mend = format!(
             "ip route add default via ROUTER dev {device} metric 1000, or gateway = \"ROUTER\" in its [[link]]"
         );
@@ -75,10 +75,10 @@ fn wants_login(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
     let links = &facts.status.as_ref()?.links;
     let portal = links.iter().find(|one| one.name == link.name)?.portal.as_ref()?;
     let what =
-        format!("link {} wants a login: its network lets only its own page through", link.name);
+        format!("link {} requires a login: its network lets only its own page through", link.name);
     let told = finding(Code::WantsLogin, Severity::Warning, &link.name, what);
-    Some(told.seen(format!("{portal} came in place of another page")).mend(format!(
-        "braid link login {}: it opens the way to that page by this link alone",
+    Some(told.seen(format!("{portal} was served instead of another page")).mend(format!(
+        "braid link login {}: it gives access to that page over this link alone",
         link.name
     )))
 }
@@ -102,7 +102,7 @@ fn silent(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
         let remote = of_link.iter().find_map(|path| path.remote);
         let port = remote.map_or(51900, |remote| remote.port());
         let what = format!(
-            "link {} has an address and a router, and nothing comes back over it: its network is \
+            "link {} has an address and a router, but nothing comes back over it: its network is \
              down, or lets no UDP to port {port} through",
             link.name
         );
@@ -129,7 +129,7 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
     let device = link.device.as_deref().unwrap_or("DEVICE");
     if link.full_duplex == Some(false) {
         let what = format!(
-            "{device} of link {} runs at half duplex: what is sent and what comes collide",
+            "{device} of link {} runs at half duplex: sent and received frames collide",
             link.name
         );
         let mend = format!("ethtool -s {device} autoneg on; else another cable or port");
@@ -141,12 +141,13 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
     let is_full = |speed: u32| capacity.is_some_and(|mbps| mbps > f64::from(speed) * 0.88);
     if let Some(speed) = link.speed_mbps.filter(|speed| *speed <= 100 && is_full(*speed)) {
         let what = format!(
-            "{device} of link {} runs at {speed} Mbit/s, and the tunnel fills that: the line may carry more",
+            "{device} of link {} runs at {speed} Mbit/s, which the tunnel fills: the line may \
+             carry more",
             link.name
         );
         let told = finding(Code::SlowCard, Severity::Warning, &link.name, what)
-            .seen(format!("{:.0} Mbit/s were found", capacity.unwrap_or(0.0)))
-            .mend(format!("ethtool {device}: see whether cable and port can do 1000 Mbit/s"));
+            .seen(format!("{:.0} Mbit/s were measured", capacity.unwrap_or(0.0)))
+            .mend(format!("ethtool {device}: check whether cable and port support 1000 Mbit/s"));
         found.push(told);
     }
     let counters = (&facts.host.counters, &facts.host.earlier_counters);
@@ -155,7 +156,8 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
         let seconds = facts.between.as_secs_f64().max(0.1);
         let rate = now.saturating_sub(*earlier) as f64 / seconds;
         if rate > CARD_ERRORS {
-            let what = format!("{device} of link {} counts errors: a bad cable or port", link.name);
+            let what =
+                format!("{device} of link {} reports errors: a bad cable or port", link.name);
             let told = finding(Code::CardErrors, Severity::Warning, &link.name, what)
                 .seen(format!("{rate:.0} in a second"))
                 .mend(format!("ip -s link show {device}; change the cable"));
@@ -166,11 +168,12 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
     const TUNNELS: [&str; 6] = ["wireguard", "ipip", "gre", "sit", "vti", "xfrm"];
     if let Some(kind) = link.kind.as_deref().filter(|kind| TUNNELS.contains(kind)) {
         let what = format!(
-            "link {} leaves by {device}, which is a tunnel ({kind}) itself: each packet is wrapped twice",
+            "link {} leaves by {device}, which is itself a tunnel ({kind}): each packet is \
+             encapsulated twice",
             link.name
         );
         let told = finding(Code::LinkInTunnel, Severity::Note, &link.name, what)
-            .mend("write the device below it as interface of the [[link]]");
+            .mend("set interface of the [[link]] to the device below it");
         found.push(told);
     }
 }
@@ -182,10 +185,10 @@ fn flaps(facts: &Facts, link: &LinkFacts, found: &mut Vec<Finding>) {
             && event.unix > facts.now - LATELY
     });
     let Some(event) = lately else { return };
-    let what = format!("link {} comes and goes", link.name);
+    let what = format!("link {} is flapping", link.name);
     let told = finding(Code::LinkFlaps, Severity::Warning, &link.name, what)
         .seen(format!("{} s ago: {}", facts.now - event.unix, event.text))
-        .mend(format!("braid link set {} --standby true, until it is mended", link.name));
+        .mend(format!("braid link set {} --standby true, until it is fixed", link.name));
     found.push(told);
 }
 
@@ -210,7 +213,8 @@ fn beside(facts: &Facts, found: &mut Vec<Finding>) {
                     .push(finding(Code::SameGateway, Severity::Warning, &subject, what).mend(mend));
             } else if let Some(network) = network.filter(|_| !same_device) {
                 let what = format!(
-                    "{} and {} are both in {network}: the kernel answers and sends by either",
+                    "{} and {} are both in {network}: the kernel may answer and send through \
+                     either",
                     link.name, other.name
                 );
                 let mend = "give one of the routers another network, such as 192.168.2.0/24";
@@ -240,7 +244,7 @@ fn quota(facts: &Facts, link: &LinkStatus, found: &mut Vec<Finding>) {
     let seen = format!("{:.1} of {:.1} GB", quota.used_bytes as f64 / 1e9, limit / 1e9);
     if used >= 1.0 {
         let what =
-            format!("link {} has used up its quota: it waits for the next period", link.name);
+            format!("link {} has used up its quota: it is unused until the next period", link.name);
         let told = finding(Code::QuotaUsed, Severity::Warning, &link.name, what)
             .seen(seen)
             .gain_mbps(capacity(facts, &link.name))
@@ -257,7 +261,7 @@ fn quota(facts: &Facts, link: &LinkStatus, found: &mut Vec<Finding>) {
     let at_end = used / (gone / whole);
     if at_end > 1.0 && used > 0.5 {
         let left_days = (1.0 / at_end * whole - gone) / 86_400.0;
-        let what = format!("link {} will have used up its quota before it begins anew", link.name);
+        let what = format!("link {} will use up its quota before the next period", link.name);
         let told = finding(Code::QuotaSoon, Severity::Note, &link.name, what)
             .seen(format!("{seen}; at this pace the rest lasts for {left_days:.1} days"))
             .mend(format!(
@@ -288,7 +292,7 @@ fn one_line(status: &Status, found: &mut Vec<Finding>) {
             );
             let told = finding(Code::SameLine, Severity::Note, &peer.name, what)
                 .seen(path.remote.map_or_else(String::new, |remote| remote.ip().to_string()))
-                .mend("at home: `braid doctor` tells links with the same router");
+                .mend("at home: `braid doctor` finds links with the same router");
             found.push(told);
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
             let what = "the hypervisor takes this machine's processor time away";
             let told = finding(Code::CpuStolen, Severity::Warning, "", what)
                 .seen(format!("{} of the time is stolen", percent(load.stolen)))
-                .mend("a server with processors of its own; ask the provider");
+                .mend("use a server with dedicated processors; ask the provider");
             found.push(told);
         } else if limits(load, facts, buffer.max(not_fetched)) {
             let what = "this host's processor limits the tunnel";
@@ -38,7 +38,7 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
                     percent(load.waited),
                     percent(load.all)
                 ))
-                .mend("top -H; a faster router, or fewer other programs on this one");
+                .mend("check top -H; use a faster router, or run fewer other programs on this one");
             found.push(told);
         }
     }
@@ -50,18 +50,20 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(told);
     }
     if not_fetched > DROPS {
-        let what = format!("packets are dropped before the tunnel fetches them from {tunnel}");
+        let what = format!("packets are dropped before the tunnel reads them from {tunnel}");
         let told = finding(Code::DeviceQueue, Severity::Warning, tunnel, what)
             .seen(format!("{not_fetched:.0} in a second"))
-            .mend(format!("ip link set {tunnel} txqueuelen 2000; see the processors by top -H"));
+            .mend(format!(
+                "ip link set {tunnel} txqueuelen 2000; check processor load with top -H"
+            ));
         found.push(told);
     }
     let refused = facts.growth(|status| status.drops.refused);
     if refused > DROPS {
-        let what = "the kernel doesn't take what comes out of the tunnel";
+        let what = "the kernel refuses packets that leave the tunnel";
         let told = finding(Code::KernelRefuses, Severity::Warning, tunnel, what)
             .seen(format!("{refused:.0} packets in a second"))
-            .mend(format!("ip link show {tunnel}: is it up?"));
+            .mend(format!("ip link show {tunnel}: check that it is up"));
         found.push(told);
     }
 }

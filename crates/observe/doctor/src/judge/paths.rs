@@ -42,7 +42,7 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
         let told = finding(Code::Lossy, Severity::Warning, link, what)
             .seen(format!("{} of {} packets since the start", path.lost_packets, path.tx_packets))
             .gain_mbps(capacity(facts, link).map(|mbps| mbps * path.loss))
-            .mend(format!("look at signal and cable; or braid link set {link} --standby true"));
+            .mend(format!("check signal and cable; or braid link set {link} --standby true"));
         found.push(told);
     }
     if let Some(queue) = waits_ms(path).filter(|queue| *queue > QUEUE_MS) {
@@ -55,7 +55,7 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
                 format!("braid link set {link} --cap-up {:.0}Mbit", (mbps * 0.9).max(1.0))
             }
             None => {
-                format!("braid link set {link} --cap-up and --cap-down of 90 % of what it carries")
+                format!("braid link set {link} with --cap-up and --cap-down at 90 % of its rates")
             }
         };
         let told = finding(Code::Bufferbloat, Severity::Warning, link, what)
@@ -67,9 +67,9 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
     // Beside a queue, too: of few packets that jitter delays all may look as if they had queued.
     if path.jitter_ms.is_some_and(|jitter| jitter > JITTER_MS) {
         let what = format!("the delay of link {link} varies a lot");
-        let told = finding(Code::Jitter, Severity::Note, link, what).seen(delays(path)).mend(
-            format!("a [[class]] for calls keeps them off it; or braid link set {link} --tier 1"),
-        );
+        let told = finding(Code::Jitter, Severity::Note, link, what)
+            .seen(delays(path))
+            .mend(format!("keep calls off it with a [[rule]]; or braid link set {link} --tier 1"));
         found.push(told);
     }
     if path.one_way_delta_ms.is_some_and(|delta| delta > FAR_MS) {
@@ -78,9 +78,11 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
             "packets over link {link} arrive {delta:.0} ms after those of the fastest link, which \
              wait for them"
         );
-        let told = finding(Code::FarLink, Severity::Note, link, what)
-            .seen(delays(path))
-            .mend(format!("braid link set {link} --tier 1 and `braid mode overflow`: it is used when the others are full"));
+        let told =
+            finding(Code::FarLink, Severity::Note, link, what).seen(delays(path)).mend(format!(
+                "braid link set {link} --tier 1 and `braid mode overflow`: it is then used only \
+                 when the others are full"
+            ));
         found.push(told);
     }
     small(facts, peer, path, found);
@@ -94,13 +96,13 @@ fn small(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<Fi
         return;
     }
     let what = format!(
-        "large packets vanish on link {}, and nobody says so (a black hole for path MTU discovery): \
-         the tunnel has found a size that passes, others on this line hang",
+        "large packets vanish on link {} without an ICMP error (a path MTU discovery black hole): \
+         the tunnel has found a size that passes, other connections on this line hang",
         path.link
     );
     let told = finding(Code::MtuBlackHole, Severity::Warning, &path.link, what)
         .seen(format!(
-            "datagrams of {} bytes pass to {}, the device allows {}",
+            "datagrams of {} bytes reach {}, the device allows {}",
             path.mtu, peer.name, device.mtu
         ))
         .mend(format!(
@@ -123,7 +125,7 @@ fn capped(facts: &Facts, path: &PathStatus, found: &mut Vec<Finding>) {
         if rate < cap.mbit() * FILLED {
             continue;
         }
-        let what = format!("the config's {key} holds link {} back: it is full", path.link);
+        let what = format!("the config's {key} limits link {}: it is full", path.link);
         let told = finding(Code::CapLimits, Severity::Note, &path.link, what)
             .seen(format!("{rate:.1} Mbit/s of {:.1}", cap.mbit()))
             .mend(format!("braid link set {} --{key} none, or a higher one", path.link));
@@ -141,7 +143,7 @@ fn waits_ms(path: &PathStatus) -> Option<f64> {
 fn delays(path: &PathStatus) -> String {
     let ms = |value: Option<f64>| value.map_or("?".to_owned(), |ms| format!("{ms:.0} ms"));
     format!(
-        "round-trip time {}, least {}, jitter {}",
+        "round-trip time {}, minimum {}, jitter {}",
         ms(path.srtt_ms),
         ms(path.min_rtt_ms),
         ms(path.jitter_ms)

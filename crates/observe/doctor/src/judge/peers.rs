@@ -61,9 +61,11 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
         }
     }
     for name in &facts.host.unknown_endpoints {
-        let what = format!("the name {name} has no address: the concentrator can't be found");
+        let what = format!("the name {name} doesn't resolve: the concentrator can't be found");
         let told = finding(Code::EndpointUnknown, Severity::Critical, name, what);
-        found.push(told.mend(format!("getent ahosts {name}; or write its address as endpoint")));
+        found.push(
+            told.mend(format!("check getent ahosts {name}; or write its address as endpoint")),
+        );
     }
 }
 
@@ -72,14 +74,14 @@ fn draining(homes: &[PeerStatus]) -> Finding {
     let stays = |home: &&PeerStatus| home.connected && home.served_here != Some(false);
     let names: Vec<&str> = homes.iter().filter(stays).map(|home| home.name.as_str()).collect();
     let (severity, what) = match names.as_slice() {
-        [] => (Severity::Note, "this concentrator drains: no home is served here".to_owned()),
+        [] => (Severity::Note, "this concentrator is draining: it serves no home".to_owned()),
         names => (
             Severity::Warning,
-            format!("this concentrator drains, and serves {} yet", names.join(", ")),
+            format!("this concentrator is draining, and still serves {}", names.join(", ")),
         ),
     };
     let told = finding(Code::Draining, severity, "", what);
-    told.mend("when it is to stay: braid concentrator undrain")
+    told.mend("to keep it in service: braid concentrator undrain")
 }
 
 /// The concentrator is about to go, and this home has no other that answers.
@@ -89,8 +91,8 @@ fn left_alone(peers: &[PeerStatus], peer: &PeerStatus) -> Option<Finding> {
         return None;
     }
     let what = match others().next() {
-        None => format!("{} is about to go, and there is no other concentrator", peer.name),
-        Some(other) => format!("{} is about to go, and {} doesn't answer", peer.name, other.name),
+        None => format!("{} is draining, and there is no other concentrator", peer.name),
+        Some(other) => format!("{} is draining, and {} doesn't answer", peer.name, other.name),
     };
     let told = finding(Code::Draining, Severity::Warning, &peer.name, what);
     Some(told.mend("on another concentrator: braid concentrator add-home; here: braid home join"))
@@ -105,7 +107,7 @@ fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {
         ),
         Some(other) => (
             Severity::Warning,
-            format!("{} answers on no link; {} is all that is left", peer.name, other.name),
+            format!("{} answers on no link; only {} is left", peer.name, other.name),
         ),
     };
     let told = finding(Code::PeerGone, severity, &peer.name, what);

@@ -12,7 +12,8 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
     let tunnel = config.interface.name.as_str();
     for endpoint in &facts.host.routes.endpoints_into_tunnel {
         let what = format!(
-            "the route to the concentrator {endpoint} leads into the tunnel itself: nothing gets out"
+            "the route to the concentrator {endpoint} leads into the tunnel itself: nothing can \
+             leave"
         );
         let told = finding(Code::RouteLoop, Severity::Critical, tunnel, what).mend(format!(
             "ip route add {} via ROUTER dev DEVICE; or remove leave_host_alone from [routing]",
@@ -27,8 +28,8 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
         }
         let device = link.device.as_deref().unwrap_or("all");
         let what = format!(
-            "{device} drops what comes from where it wouldn't send to (strict rp_filter): answers \
-             over link {} may not arrive",
+            "{device} drops packets from sources that it has no route to (strict rp_filter): \
+             answers over link {} may not arrive",
             link.name
         );
         let told = finding(Code::RpFilter, Severity::Warning, &link.name, what)
@@ -51,9 +52,9 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
             let told = finding(Code::DnsSilent, Severity::Warning, tunnel, what);
             let told = match instead.is_empty() {
                 true => told,
-                false => told.seen(format!("asked in their place: {}", instead.join(", "))),
+                false => told.seen(format!("used instead: {}", instead.join(", "))),
             };
-            found.push(told.mend("write a name server that answers into /etc/resolv.conf"));
+            found.push(told.mend("put a name server that answers into /etc/resolv.conf"));
         }
     }
     forwarding(facts, found);
@@ -63,12 +64,11 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
             continue;
         }
         let what = format!(
-            "questions for names go to {server} by {device}, beside the tunnel: who owns that line \
-             sees them, and they stop when it fails"
+            "DNS queries go to {server} over {device}, bypassing the tunnel: whoever operates that \
+             line sees them, and they stop when it fails"
         );
-        let told = finding(Code::DnsBeside, Severity::Note, device, what).mend(
-            "write a name server of the Internet, or the concentrator's, into /etc/resolv.conf",
-        );
+        let told = finding(Code::DnsBeside, Severity::Note, device, what)
+            .mend("put a public name server, or the concentrator's, into /etc/resolv.conf");
         found.push(told);
     }
 }
@@ -81,17 +81,19 @@ fn of_trouble(tunnel: &str, trouble: &Trouble) -> Finding {
         TroubleKind::RuleFile => (
             Code::RuleIgnored,
             Severity::Warning,
-            "correct the file, which is read again within a minute; `braid rule list` shows what counts",
+            "correct the file, which is reread within a minute; `braid rule list` shows the rules \
+             in effect",
         ),
         TroubleKind::RuleNames | TroubleKind::RuleMarks => (
             Code::RuleIgnored,
             Severity::Warning,
-            "`braid rule list` shows what counts; `braid explain HOST:PORT` what becomes of a connection",
+            "`braid rule list` shows the rules in effect; `braid explain HOST:PORT` shows where a \
+             connection goes",
         ),
         TroubleKind::RuleConflict => (
             Code::RuleConflict,
             Severity::Note,
-            "give these names the same way, or tell the connections apart by device or port",
+            "send these names the same way, or distinguish the connections by device or port",
         ),
         TroubleKind::Other => (Code::Warned, Severity::Warning, "braid status"),
     };
@@ -111,7 +113,7 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
     let needs = routes_others && facts.config.interface.layer == Layer::L3;
     // Otherwise the daemon sees to it.
     if facts.host.forwarding.is_some_and(|(v4, _)| !v4) && needs && routing.leave_host_alone {
-        let what = "this host doesn't forward packets: hosts behind it don't get through";
+        let what = "this host doesn't forward packets: hosts behind it can't reach the tunnel";
         let tunnel = facts.config.interface.name.as_str();
         let told = finding(Code::NotForwarding, Severity::Warning, tunnel, what)
             .mend("sysctl -w net.ipv4.ip_forward=1");
@@ -137,8 +139,8 @@ fn ipv6(facts: &Facts, found: &mut Vec<Finding>) {
     if facts.config.routing.default_route && !carries_ipv6(&facts.config) && !others.is_empty() {
         let device = others[0];
         let what = format!(
-            "IPv6 leaves by {device}, beside the tunnel, which carries IPv4 only: it gets one link's \
-             rate and fails with it"
+            "IPv6 leaves by {device}, bypassing the tunnel, which carries IPv4 only: it gets one \
+             link's rate and fails with it"
         );
         let told = finding(Code::Ipv6Beside, Severity::Note, device, what).mend(
             "give both ends an IPv6 address and ::/0 in allowed_ips, or sysctl -w net.ipv6.conf.all.disable_ipv6=1",

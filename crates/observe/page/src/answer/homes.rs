@@ -52,7 +52,7 @@ async fn answered(
             }
         }
     });
-    let cut_off = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log");
+    let cut_off = |_| plain(StatusCode::INTERNAL_SERVER_ERROR, "that was interrupted; see the log");
     asked.await.unwrap_or_else(cut_off)
 }
 
@@ -64,7 +64,7 @@ fn carry_out(homes: &dyn Homes, order: Order, name: String, form: &Form) -> Resu
     // What shuts out a router that may be in use, nobody does by a click too many.
     if known.joined == Joined::Joined && order != Order::Revoke && !typed {
         return Err(Refusal::Invalid(format!(
-            "{name} has joined: type its name to confirm that it shall be shut out"
+            "{name} has joined: type its name to confirm that it will be disconnected"
         )));
     }
     Ok(match order {

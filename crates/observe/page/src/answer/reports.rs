@@ -29,6 +29,6 @@ pub async fn page(page: Arc<Page>, query: Form) -> Response<Body> {
             response
         }
         Ok(Err(refusal)) => html(status_of(&refusal), markup! { p { (refusal) } }),
-        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was cut off; see the log"),
+        Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR, "that was interrupted; see the log"),
     }
 }

@@ -49,7 +49,7 @@ pub fn summary(page: &Page) -> Markup {
 }
 
 fn nobody_looked() -> Markup {
-    html! { p.dim { "Nobody has looked at this host's pools yet: "
+    html! { p.dim { "This host's pools haven't been checked yet: "
     code { "systemctl enable --now braid-pool-watch.timer" } " does each ten minutes, "
     code { "braid pool watch" } " does once." } }
 }

@@ -64,7 +64,7 @@ fn finding(finding: &Finding) -> Markup {
         article class={ "finding " (mood.class()) } {
             p { strong { (word) ": " } (finding.what) }
             @if !finding.evidence.is_empty() { p.dim { "Seen: " (finding.evidence.join("; ")) } }
-            @if let Some(gain) = &finding.gain { p { "Mending it brings " (gain) "." } }
+            @if let Some(gain) = &finding.gain { p { "Fixing it brings " (gain) "." } }
             @if !finding.mend.is_empty() { p { "Mend it: " code { (finding.mend) } } }
         }
     }
@@ -81,7 +81,8 @@ fn measured(status: &MeasureStatus) -> Markup {
         @if let Some(trouble) = &status.trouble { p.alarm { "Nothing was measured: " (trouble) } }
         @match &status.measured {
             Some(measured) => { (table(measured)) },
-            None if !status.running => p.dim { "Nothing was measured since the tunnel is up." },
+            None if !status.running => p.dim { "Nothing has been measured since the tunnel came \
+                                                up." },
             None => {},
         }
         @for left in &status.left_out { p.dim { "Left out: " (left) "." } }
@@ -135,9 +136,11 @@ fn row(measured: &Measured, link: &LinkMeasure, foretold: bool) -> Markup {
 fn form(viewer: &Viewer, status: &Status) -> Markup {
     let locked = viewer.role != UiRole::Admin;
     html! {
-        p { "Each link carries alone for some 8 seconds, and all together for 12: to the concentrator, and to nobody else. "
-            "Meanwhile all that anybody does goes over the link that is measured, and waits behind it. "
-            "A link of 50 Mbit/s carries some 100 MB for it." }
+        p { "Each link is measured alone for some 8 seconds, and all together for 12, against the \
+             concentrator only. "
+            "Meanwhile all other traffic goes over the link being measured, and queues behind the \
+             measurement. "
+            "It takes some 100 MB on a link of 50 Mbit/s." }
         form.fields method="post" action="/measure" {
             @if let Some(token) = &viewer.form_token { input type="hidden" name="form" value=(token.as_str()); }
             label { "Measure " select name="link" disabled[locked] {

@@ -12,7 +12,7 @@ const MOST: usize = 100;
 pub fn events(page: &Page, before: Option<i64>) -> Markup {
     let status = page.shown.status();
     let Some(history) = page.shown.history() else {
-        return html! { p.dim { "No history is kept: see " code { "[history]" } " in the config." } };
+        return html! { p.dim { "History is disabled: see " code { "[history]" } " in the config." } };
     };
     let events = match history.events(before, MOST) {
         Ok(events) => events,
@@ -43,14 +43,15 @@ pub fn list(events: &[Event]) -> Markup {
     }
 }
 
-/// Who is told of it, and how that goes.
+/// Notifications of it, and how that goes.
 fn told(alerts: &[AlertStatus]) -> Markup {
     html! {
         section.card {
-            h2 { "Who is told" }
+            h2 { "Notifications" }
             @if alerts.is_empty() {
-                p.dim { "Nobody: " code { "[[alert]]" } " in the config names who is, by ntfy, e-mail, a webhook or a command." }
-            } @else { div.wide tabindex="0" role="region" aria-label="Who is told" { table {
+                p.dim { "Nobody: " code { "[[alert]]" } " in the config sends notifications by \
+                                                         ntfy, e-mail, a webhook or a command." }
+            } @else { div.wide tabindex="0" role="region" aria-label="Notifications" { table {
                 thead { tr { th { "Alert" } th { "To" } th { "State" } th { "Delivered" } th { "Last" } th { "Waiting" } th { "Given up" } } }
                 tbody { @for alert in alerts { tr {
                     th scope="row" { (alert.name) }

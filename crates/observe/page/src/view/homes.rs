@@ -20,15 +20,15 @@ pub fn homes(page: &Page, viewer: &Viewer, status: &Status, query: &Form) -> Mar
     html! {
         div data-live="/live?view=homes" {}
         @if let Some(name) = named("removed") {
-            p.done role="status" { (name) " is removed: it is shut out." }
+            p.done role="status" { (name) " is removed and can't connect any more." }
         }
         @if let Some(name) = named("revoked") {
-            p.done role="status" { (name) " is removed: its join line lets nobody in any more." }
+            p.done role="status" { (name) " is removed: its join line is revoked." }
         }
         section.card #homes { (table(page, status)) }
         @match page.shown.homes() {
             Some(_) => section.card { h2 { "Add a home" } (form_to_add(viewer)) },
-            None => p.dim { "A home is let in by " code { "braid concentrator add-home NAME" } ", and shut out by "
+            None => p.dim { "A home is added with " code { "braid concentrator add-home NAME" } ", and shut out by "
                 code { "braid concentrator remove-home NAME" } "." },
         }
     }
@@ -40,7 +40,7 @@ pub fn table(page: &Page, status: &Status) -> Markup {
     let now = unix_now();
     let peers = peers(status, &known);
     html! {
-        @if peers.is_empty() { p.dim { "No home may come in yet." } }
+        @if peers.is_empty() { p.dim { "No home may connect yet." } }
         @else { div.wide tabindex="0" role="region" aria-label="Homes" { table {
             thead { tr { th { "Home" } th { "State" } th { "Down" } th { "Up" } th { "Links" } th { "Round trip" }
                 th { "Last seen" } th { "Carried" } th { "Address" } } }
@@ -128,7 +128,7 @@ pub fn home(
         }
         section.card {
             h2 { "Links" }
-            @if peer.paths.is_empty() { p.dim { "It uses none just now." } }
+            @if peer.paths.is_empty() { p.dim { "It uses none at the moment." } }
             @else { div.wide tabindex="0" role="region" aria-label="Links" { table {
                 thead { tr { th { "Link" } th { "State" } th { "From" } th { "Round trip" } th { "Loss" } th { "MTU" } } }
                 tbody { @for path in &peer.paths { tr {
@@ -142,7 +142,7 @@ pub fn home(
             } } }
         }
         @if let Some(home) = known { section.card {
-            h2 { "Whether it may come in" }
+            h2 { "Access" }
             @if !home.addresses.is_empty() { p { "Inside the tunnel it has " (home.addresses.join(", ")) "." } }
             @if viewer.role == UiRole::Admin { (orders(home)) }
             @else { p.dim { "To change it, " a href="/login" { "log in as admin" } "." } }
@@ -194,7 +194,7 @@ fn form_to_add(viewer: &Viewer) -> Markup {
             (choose_valid("", locked))
             (more("Homes reach this host at", "endpoints", "as given to init"))
             (more("Its addresses in the tunnel", "addresses", "the next free ones"))
-            button.main disabled[locked] { "See what that does" }
+            button.main disabled[locked] { "Preview" }
         }
         @if locked { p.dim { "To add one, " a href="/login" { "log in as admin" } "." } }
     }
@@ -218,8 +218,9 @@ pub fn ask_to_add(homes: &dyn Homes, viewer: &Viewer, wish: &NewHome) -> Markup 
                 li { (wish.name) " gets a place in " code { (plan.file) } ", which the tunnel reads again."
                     @if !plan.addresses.is_empty() { " Its addresses are " (plan.addresses.join(" and ")) "." } }
                 li { "A join line is made, valid for " (valid_words(&wish.valid))
-                    ". It lets in the first router that has it, and no second one." }
-                li { "The line is shown once, and kept nowhere. That router will look for this host at "
+                    ". It lets one router in: the first that uses it." }
+                li { "The line is shown once, and not stored. That router will look for this host \
+                      at "
                     (plan.endpoints.join(", ")) "." }
             }
             p.dim { "The same: " code { (command_to_add(wish)) } }
@@ -239,7 +240,8 @@ pub fn ask_to_add(homes: &dyn Homes, viewer: &Viewer, wish: &NewHome) -> Markup 
 
 fn overheard(viewer: &Viewer) -> Markup {
     html! { @if viewer.is_overheard { p.alarm {
-        "This page comes to you without encryption: whoever can read it on the way can use the line first. Safer is "
+        "This page is not encrypted: whoever can read it on the way can use the line first. Safer \
+         is "
         code { "ssh -L 5190:localhost:5190" } "."
     } } }
 }
@@ -279,18 +281,18 @@ pub fn ask(homes: &dyn Homes, viewer: &Viewer, name: &str, order: Order) -> Opti
         Order::Renew => (
             renewal(home),
             format!("braid concentrator renew {name}"),
-            if joined { "Shut it out, and make a new line" } else { "Make a new line" },
+            if joined { "Disconnect it, and make a new line" } else { "Make a new line" },
         ),
         Order::Revoke if joined => {
             return Some(html! {
-                p.alarm role="alert" { (name) " has joined meanwhile: no line of it is open." }
+                p.alarm role="alert" { (name) " has joined meanwhile: it has no open join line." }
                 p { a href={ "/homes/" (name) } { "Back to " (name) } }
             });
         }
         Order::Revoke => (
             vec![
-                format!("The join line of {name} lets nobody in any more."),
-                format!("{name} leaves the config, and its addresses are free."),
+                format!("The join line of {name} is revoked."),
+                format!("{name} is removed from the config, and its addresses become free."),
             ],
             format!("braid concentrator revoke {name}"),
             "Revoke it",
@@ -326,10 +328,11 @@ fn renewal(home: &HomeLine) -> Vec<String> {
     let name = &home.name;
     let first = match home.joined {
         Joined::Joined => format!(
-            "The router that {name} has now is shut out at once, and stays so, unless it joins with the new line."
+            "The current router of {name} is disconnected at once, and can only come back with the \
+             new line."
         ),
-        Joined::Invited(_) => "The line before lets nobody in any more.".to_owned(),
-        Joined::Expired(_) => "The line before stays worthless.".to_owned(),
+        Joined::Invited(_) => "The previous line is revoked.".to_owned(),
+        Joined::Expired(_) => "The previous line stays invalid.".to_owned(),
     };
     vec![
         first,
@@ -340,10 +343,10 @@ fn renewal(home: &HomeLine) -> Vec<String> {
 fn removal(home: &HomeLine) -> Vec<String> {
     let name = &home.name;
     vec![
-        format!("{name} is shut out at once: its connections through the tunnel end."),
+        format!("{name} is disconnected at once: its connections through the tunnel end."),
         format!(
-            "It leaves the config with its key, and its addresses are free. It comes back only with a new join line; \
-             its history stays until it is too old."
+            "It is removed from the config with its key, and its addresses become free. It can \
+             come back only with a new join line; its history stays until it is too old."
         ),
     ]
 }
@@ -355,7 +358,7 @@ pub fn line(name: &str, line: &OnceShown) -> Markup {
         section.card {
             h2 { "The join line of " (name) }
             p { "It lets one router in, once, until " strong { (moment(line.until_unix)) } ". "
-                "It is shown only now: whoever has it is let in." }
+                "It is shown only now. Whoever has it can join." }
             @if let Some(trouble) = &line.trouble { p.alarm role="alert" { (trouble) } }
             div data-once="" {
                 // Sent to no spelling service, kept for no restart of the browser.
@@ -371,7 +374,8 @@ pub fn line(name: &str, line: &OnceShown) -> Markup {
                     }
                 }
             }
-            p { "On the router at home: " code { "braid home join -" } ", and paste it. A telephone's camera reads the code." }
+            p { "On the router at home: " code { "braid home join -" } ", and paste it. A phone's \
+                                                                        camera can read the code." }
             p { a href={ "/homes/" (name) } { "Done" } }
         }
     }
@@ -402,8 +406,8 @@ mod tests {
             joined,
             last_seen_unix: None,
         };
-        assert!(renewal(&home(Joined::Joined))[0].contains("shut out at once"));
-        assert!(!renewal(&home(Joined::Invited(1))).concat().contains("shut out"));
-        assert!(removal(&home(Joined::Joined))[0].contains("shut out at once"));
+        assert!(renewal(&home(Joined::Joined))[0].contains("disconnected at once"));
+        assert!(!renewal(&home(Joined::Invited(1))).concat().contains("disconnected"));
+        assert!(removal(&home(Joined::Joined))[0].contains("disconnected at once"));
     }
 }

@@ -51,7 +51,7 @@ fn roles(page: &Page, viewer: &Viewer, status: &Status) -> Markup {
         section.card {
             h2 #roles { "Roles" }
             @if may_move { p.dim { "Drag a link to another role, move it by its handle and the arrow keys, or open "
-                "\u{201c}Change\u{201d}. What that does is said first." } }
+                "\u{201c}Change\u{201d}. You see the effect before it happens." } }
             @else { p.dim { "To change one, " a href="/login" { "log in as admin" } "." } }
             p.unseen role="status" data-moving="" {}
             div.roles { @for place in places(status) {
@@ -253,7 +253,7 @@ fn form(viewer: &Viewer, name: &str, wish: &LinkWish) -> Markup {
             (field("Never faster down than", "cap_down", wish.cap_down.as_deref().unwrap_or(""), "no cap, or 20Mbit"))
             (field("Never faster up than", "cap_up", wish.cap_up.as_deref().unwrap_or(""), "no cap, or 5Mbit"))
             (field("Quota", "quota", wish.quota.as_deref().unwrap_or(""), "none, or 20GB/month"))
-            button.main disabled[locked] { "See what that does" }
+            button.main disabled[locked] { "Preview" }
         }
         @if locked { p.dim { "To change it, " a href="/login" { "log in as admin" } "." } }
     }
@@ -290,7 +290,7 @@ pub fn ask(
     Some(html! {
         section.card {
             @if effects.is_empty() {
-                p { "That is as it is already." }
+                p { "That is already the current state." }
                 p { a href=(address(name)) { "Back to " (name) } }
             } @else {
                 h2 { "This will happen" }
@@ -313,7 +313,7 @@ pub fn ask(
 }
 
 fn how_long() -> &'static str {
-    "It lasts until the tunnel is restarted or its config read again."
+    "It lasts until the tunnel is restarted or reloads its config."
 }
 
 fn given(change: &Option<String>, before: &Option<String>) -> Option<String> {
@@ -329,10 +329,12 @@ fn effects(name: &str, old: &LinkWish, new: &LinkWish, mode: Mode, others: usize
     let mut effects = Vec::new();
     match (old.standby, new.standby) {
         (false, true) if others == 0 => effects.push(format!(
-            "{name} becomes a standby link; as no other link carries traffic just now, it goes on carrying all of it."
+            "{name} becomes a standby link; as no other link carries traffic now, it goes on \
+             carrying all of it."
         )),
         (false, true) => effects.push(format!(
-            "{name} carries no more traffic while another link works; it is probed, and takes over when none does."
+            "{name} carries no traffic while another link works; it is probed, and takes over when \
+             none does."
         )),
         (true, false) => effects.push(format!("{name} carries traffic together with the others.")),
         _ => {}
@@ -468,7 +470,7 @@ mod tests {
         let said = effects("lte", &old, &new, Mode::Adaptive, 1);
         assert_eq!(said.len(), 4, "{said:?}");
         assert!(
-            said[0].contains("no more traffic")
+            said[0].contains("carries no traffic")
                 && said[1].contains("changes nothing in mode adaptive")
         );
         let alone = effects("lte", &old, &new, Mode::Overflow, 0);

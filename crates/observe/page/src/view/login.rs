@@ -26,7 +26,7 @@ pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
             } @else {
                 div.card {
                     p { "Run " code { (settings.login_command) } " on this host, as root: it prints a link that logs you in." }
-                    p { "To log in by a password, set one by " code { "braid ui password" } "." }
+                    p { "To log in with a password, set one with " code { "braid ui password" } "." }
                 }
             }
         }

@@ -91,13 +91,15 @@ fn heading(page: &Page, status: &Status) -> Markup {
             span { "↑ " strong { (rate(up)) } }
             span.dim { (status.mode) " mode, up for " (duration(status.uptime_s)) }
         }
-        @if status.draining { p.alarm { "Draining: homes are asked to go to another concentrator" } }
+        @if status.draining { p.alarm { "Draining: homes are asked to move to another \
+                                         concentrator" } }
         @for warning in &status.warnings { p.alarm { (warning) } }
         @for peer in &status.peers {
             @if let Some(trouble) = &peer.trouble { p.alarm { (peer.name) ": " (trouble) } }
             @if peer.draining { p.alarm { (peer.name) " is about to go" } }
         }
-        @if let Some(trouble) = trouble { p.alarm { "History can't be kept just now: " (trouble) } }
+        @if let Some(trouble) = trouble { p.alarm { "History can't be kept at the moment: \
+                                                     " (trouble) } }
     }
 }
 

@@ -116,7 +116,7 @@ pub fn rates(
     let times: BTreeSet<i64> =
         read.iter().flat_map(|(_, points)| &points.points).map(|(at, _)| *at).collect();
     if times.len() < 2 {
-        return html! { p.dim { "Nothing is known of this time yet." } };
+        return html! { p.dim { "There is no data for this time yet." } };
     }
     let layers: Vec<Layer<'_>> = read
         .iter()
@@ -175,7 +175,7 @@ pub fn quality(recorder: Option<&Recorder>, series: &Series, span: Span, now: i6
 }
 
 fn nothing_kept() -> Markup {
-    html! { p.dim { "No history is kept: see " code { "[history]" } " in the config." } }
+    html! { p.dim { "History is disabled: see " code { "[history]" } " in the config." } }
 }
 
 fn points(recorder: &Recorder, series: &Series, span: Span, now: i64) -> Result<Points, String> {

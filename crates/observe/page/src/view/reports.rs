@@ -114,7 +114,7 @@ fn heading(part: &Part) -> Markup {
 }
 
 fn cut_short(report: &Report) -> Markup {
-    html! { @if report.cut_short { p.dim { "There is more; these are the first." } } }
+    html! { @if report.cut_short { p.dim { "There are more; these are the first." } } }
 }
 
 /// Two reports side by side: what both have measured, the second by the first.
@@ -128,7 +128,8 @@ fn compare(names: [&str; 2], first: &Report, second: &Report) -> Markup {
             h2 { (one.scenario) }
             @if one.host == other.host { p.dim { (one.host) } }
             @else {
-                p.alarm { "Measured on different machines, kernels or versions: what differs may come of that." }
+                p.alarm { "Measured on different machines, kernels or versions, which may explain \
+                           differences." }
                 p.dim { "The first: " (one.host) } p.dim { "The second: " (other.host) }
             }
             @let rows = matching(one, other);

@@ -36,7 +36,7 @@ pub fn restored(done: &Result<RestorePlan, Refusal>) -> Markup {
     html! {
         @match done {
             Ok(plan) => p.done role="status" { code { (plan.to) } " is " (plan.way) "."
-                @if let Some(aside) = &plan.moved_aside { " What was there is " code { (aside) } "." } },
+                @if let Some(aside) = &plan.moved_aside { " The previous file is now " code { (aside) } "." } },
             Err(refusal) => (refused(refusal)),
         }
         p { a href="/snapshots" { "Back to the snapshots" } }
@@ -52,7 +52,7 @@ fn all(folders: &[Folder], targets: &[String], viewer: &Viewer) -> Markup {
     html! {
         @if folders.is_empty() { p.dim { "There are no snapshots on the pools that are mounted here: "
             code { "braid pool snapshot --into FOLDER SUBVOLUME" } " takes one." } }
-        @if !may_read { p.dim { "To look into them, " a href="/login" { "log in as admin" } "." } }
+        @if !may_read { p.dim { "To browse them, " a href="/login" { "log in as admin" } "." } }
         @for folder in folders { section.card {
             h2 { code { (folder.path) } }
             @if let Some(trouble) = &folder.trouble { p.alarm { (trouble) } }
@@ -158,7 +158,7 @@ fn browse(place: &SnapshotPath, listing: &Listing) -> Markup {
                     td { a href=(to("restore", &path)) aria-label={ "restore … " (entry.shown) } { "restore …" } }
                 } } }
             } } }
-            @if listing.cut_short { p.dim { "There is more; these are the first." } }
+            @if listing.cut_short { p.dim { "There are more; these are the first." } }
         }
         p { a href=(to("restore", &place.path)) { "Restore all of this …" } }
     }
@@ -207,7 +207,7 @@ fn compare(folder: &str, older: &str, newer: &str, found: &Changes) -> Markup {
                     }
                 } }
             } } }
-            @if found.cut_short { p.dim { "There is more: the comparison was ended early." } }
+            @if found.cut_short { p.dim { "There are more: the comparison was stopped early." } }
             p.dim { "By size and time of each file; contents aren't read." }
         }
     }
@@ -226,8 +226,8 @@ fn restore(snapshots: &dyn Snapshots, viewer: &Viewer, wish: &RestoreWish) -> Ma
                 input type="hidden" name="snapshot" value=(place.snapshot);
                 input type="hidden" name="path" value=(place.path);
                 label { "To the path " input name="to" value=(wish.to) required maxlength="4096" placeholder="/srv/data/letter.txt"; }
-                label { input type="checkbox" name="replace" value="1" checked[wish.replace]; " Move aside what is there" }
-                button.main[plan.is_none()] { "See what that does" }
+                label { input type="checkbox" name="replace" value="1" checked[wish.replace]; " Move an existing file aside" }
+                button.main[plan.is_none()] { "Preview" }
             }
             @match &plan {
                 None => {}
@@ -237,8 +237,8 @@ fn restore(snapshots: &dyn Snapshots, viewer: &Viewer, wish: &RestoreWish) -> Ma
                     ul {
                         li { code { (plan.to) } " becomes " (plan.way) " of what is in the snapshot." }
                         li { @match &plan.moved_aside {
-                            Some(aside) => { "What is there now is moved to " code { (aside) } "." },
-                            None => "Nothing is there now, so nothing is moved.",
+                            Some(aside) => { "The existing file is moved to " code { (aside) } "." },
+                            None => "Nothing exists there, so nothing is moved.",
                         } }
                     }
                     @if let Some(token) = &viewer.form_token {

@@ -100,10 +100,10 @@ fn of_home(status: &Status) -> (Mood, String) {
     if !peer.connected {
         let then = match &status.traffic {
             Some(Traffic::Direct { link: Some(link) }) => {
-                format!(" Traffic goes beside it, by {link}.")
+                format!(" Traffic bypasses it, over {link}.")
             }
-            Some(Traffic::Direct { link: None }) => " Traffic goes beside it.".to_owned(),
-            Some(Traffic::Blocked) => " The kill switch lets nothing out.".to_owned(),
+            Some(Traffic::Direct { link: None }) => " Traffic bypasses it.".to_owned(),
+            Some(Traffic::Blocked) => " The kill switch blocks all traffic.".to_owned(),
             Some(Traffic::Tunnel) | None => String::new(),
         };
         let text = format!("The tunnel is down: {} answers on no link.{then}", peer.name);
@@ -140,7 +140,7 @@ fn of_concentrator(status: &Status) -> (Mood, String) {
         .map(|peer| peer.name.as_str())
         .collect();
     match (all, gone.as_slice()) {
-        (0, _) => (Mood::Waiting, "No home is let in yet.".to_owned()),
+        (0, _) => (Mood::Waiting, "No home has been added yet.".to_owned()),
         (_, []) => (Mood::Good, format!("{connected} of {all} homes are connected.")),
         (_, [one]) => {
             (Mood::Poor, format!("{connected} of {all} homes are connected; {one} has gone."))
@@ -223,7 +223,8 @@ mod tests {
         let mut down = home(&[("a", Down)]);
         down.peers[0].connected = false;
         down.traffic = Some(Traffic::Blocked);
-        let text = "The tunnel is down: vps answers on no link. The kill switch lets nothing out.";
+        let text =
+            "The tunnel is down: vps answers on no link. The kill switch blocks all traffic.";
         assert_eq!(sentence(&down), (Mood::Bad, text.into()));
         let mut away = home(&[("a", Active), ("b", Active)]);
         away.links[1].present = false;

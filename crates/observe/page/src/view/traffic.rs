@@ -19,7 +19,8 @@ pub fn traffic(page: &Page, status: &Status) -> Option<Markup> {
     Some(html! {
         div data-live="/live?view=traffic" {}
         @for (id, part) in parts { div #(id) { (part) } }
-        p.dim { "Retransmissions and copies are those that this end sends. A device has the name of its DHCP lease, or its address." }
+        p.dim { "Retransmissions and copies are those that this end sends. Devices are shown by \
+                 the name in their DHCP lease, or else by address." }
     })
 }
 
@@ -43,9 +44,10 @@ pub fn device(page: &Page, status: &Status, name: &str, span: Span) -> Option<Ma
     let own = traffic.flows.iter().filter(|flow| flow.device == name);
     Some(html! {
         @if let Some(device) = known {
-            p { (size(device.rx_bytes.saturating_add(device.tx_bytes))) " carried since the tunnel is up"
+            p { (size(device.rx_bytes.saturating_add(device.tx_bytes))) " carried since the tunnel \
+                                                                         came up"
                 @if let Some(address) = device.address { ", last by " (address) } "." }
-        } @else { p { "Nothing was carried for it since the tunnel is up." } }
+        } @else { p { "Nothing has been carried for it since the tunnel came up." } }
         section.card aria-label="History" {
             (spans(span, &address(name)))
             div.plot { (rates(page.shown.history(), &[(name.to_owned(), series)], end, span, unix_now())) }
@@ -106,7 +108,8 @@ fn rules(rules: &[RuleStatus]) -> Markup {
                         }
                     } }
                 } }
-                p.dim { "The first that matches counts. " code { "braid explain" } " says which one a connection falls under, and why." }
+                p.dim { "The first matching rule applies. " code { "braid explain" } " shows which \
+                                                                                      one a connection matches, and why." }
             }
         }
     }
@@ -128,8 +131,9 @@ fn flows<'a>(
                     th { "Sent again" } th { "Sent twice" } th { "Age" } } }
                 tbody { @for flow in &shown { (row(flow, end)) } }
             } } }
-            @if traffic.flows_known > shown.len() { p.dim { (traffic.flows_known) " flows are known; those that carry most are shown." } }
-            @if others > 0 { p.dim { (size(others)) " were of flows too many to be told apart." } }
+            @if traffic.flows_known > shown.len() { p.dim { (traffic.flows_known) " flows are known; the busiest are shown." } }
+            @if others > 0 { p.dim { (size(others)) " were of flows beyond those that are \
+                                                     tracked." } }
         }
     }
 }

@@ -42,7 +42,7 @@ pub fn look(global: &Global) -> Result<Found, Failure> {
         let names = uplinks.iter().map(|uplink| uplink.interface.as_str());
         let links = links_now::of_devices(names).map_err(failed)?;
         let mut found = measure(links, |_, link| pinged(link, reached(link)), Peer::Nobody);
-        let what = "there is no config: these are the devices that a default route leaves by";
+        let what = "there is no config: these are the devices with a default route";
         found.notes.insert(0, what.into());
         return Ok(found);
     }
@@ -87,7 +87,7 @@ fn measure(
     for ((_, link), facts) in working.iter().zip(&found) {
         if let (Some((_, host)), None) = (asked(link), facts.rtt) {
             notes.push(format!(
-                "{host} answers no ping by {}: its round trip and loss are unknown",
+                "{host} doesn't answer pings over {}: its round trip and loss are unknown",
                 link.name
             ));
         }
@@ -197,7 +197,8 @@ fn near_each_other(links: Vec<&LinkNow>) -> Vec<String> {
             });
             if let Some(egress) = shared {
                 notes.push(format!(
-                    "{} and {} are in one network, {}: what comes may all come by one of them, as ARP has it; a bond needs no addresses there",
+                    "{} and {} are in one network, {}: ARP may send all incoming traffic over one \
+                     of them; a bond needs no addresses there",
                     first.name,
                     second.name,
                     egress.source.trunc()

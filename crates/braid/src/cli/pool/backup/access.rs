@@ -42,7 +42,7 @@ pub struct Access {
     /// Command whose standard streams are an SFTP server, instead of ssh
     #[arg(long, value_name = "COMMAND", hide_short_help = true)]
     sftp_command: Option<String>,
-    /// Wait for another command that is at work on the target, instead of failing
+    /// Wait for another command that uses the target, instead of failing
     #[arg(long)]
     wait: bool,
     #[command(flatten)]
@@ -164,7 +164,7 @@ impl Access {
 pub fn noted(kept: Result<(), Error>) -> Result<(), Failure> {
     kept.map_err(|error| {
         Failure::failed(format!(
-            "that is done, but can't be noted for the doctor and the next run: {error}"
+            "done, but it can't be recorded for the doctor and the next run: {error}"
         ))
     })
 }
@@ -176,7 +176,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     for (signal, status) in [(SIGINT, 130), (SIGTERM, 143)] {
         flag::register_conditional_shutdown(signal, status, Arc::clone(&stop))
             .and_then(|_| flag::register(signal, Arc::clone(&stop)))
-            .map_err(|error| Failure::io("listening to signals", &error))?;
+            .map_err(|error| Failure::io("listening for signals", &error))?;
     }
     Ok(stop)
 }

@@ -13,12 +13,12 @@ Examples:
   braid pool backup check --read 5 s3://s3.example.org/photos   # and 5 % of it is right
   braid pool backup check --read 100 /mnt/usb/backups
 
-Exit codes: 0 nothing wrong, 1 something is, or the target can't be reached")]
+Exit codes: 0 nothing wrong, 1 something is wrong or the target can't be reached")]
 pub struct Check {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// Read this share of the data, chosen by chance, and compare it with its digests
+    /// Read this share of the data, chosen randomly, and compare it with its hashes
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u8).range(..=100))]
     read: u8,
     #[command(flatten)]
@@ -40,9 +40,9 @@ impl Check {
         record.checked = Some(checked);
         let kept = records.keep(&record);
         global.print(&report, || match report.errors.is_empty() {
-            true => format!("{}: all is there, {} % of it was read", self.target, self.read),
+            true => format!("{}: everything is there, {} % of it was read", self.target, self.read),
             false => format!(
-                "{}:\n{}\n`braid pool backup repair --dry-run {}` tells which backups lack what",
+                "{}:\n{}\n`braid pool backup repair --dry-run {}` shows which backups lack what",
                 access::counted(errors as u64, "error"),
                 report.errors.join("\n"),
                 self.access.typed(&self.target)

@@ -14,23 +14,23 @@ Examples:
   braid pool backup drill s3://s3.example.org/photos
   braid pool backup drill --bytes 10G --files 5000 sftp:me@nas:/backup
 
-Files chosen by chance are restored from the newest backup of each computer and
-path in turn, and compared with their originals where those haven't changed since.
+Randomly chosen files are restored from the newest backup of each computer and path in turn, and \
+compared with their originals if those haven't changed since.
 Exit codes: 0 all came back right, 1 something did not")]
 pub struct Drill {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest`: the newest of each path
+    /// A backup: its id, the id's beginning, or `latest` (the newest of each path)
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
-    /// At most so many bytes
+    /// Restore at most this many bytes
     #[arg(long, value_name = "SIZE", default_value = "1G")]
     bytes: ByteSize,
-    /// At most so many files
+    /// Restore at most this many files
     #[arg(long, value_name = "N", default_value_t = 1000)]
     files: usize,
-    /// A folder with room for the largest file, used meanwhile [default: in /var/tmp]
+    /// Folder for temporary files, with room for the largest file [default: in /var/tmp]
     #[arg(long, value_name = "FOLDER")]
     folder: Option<PathBuf>,
     #[command(flatten)]
@@ -71,7 +71,7 @@ impl Drill {
         global.print(&drilled, || {
             let bytes = ByteSize::from_bytes(drilled.bytes);
             let mut text = format!(
-                "{} came back, {bytes}; {} of them compared with their originals",
+                "{} restored, {bytes}; {} of them compared with their originals",
                 access::counted(drilled.files, "file"),
                 drilled.compared
             );

@@ -25,7 +25,7 @@ pub struct Forget {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// How many backups to keep of each age, as `braid pool retain` has it
+    /// How many backups to keep of each age, as in `braid pool retain`
     #[arg(long, value_name = "POLICY")]
     policy: Policy,
     /// Show which rule keeps each backup without deleting any

@@ -24,8 +24,8 @@ pub struct Init {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// Lock what is written, so that nobody can delete it for this many days (S3 object lock);
-    /// each backup prolongs the locks of all that is needed
+    /// Lock what is written, so that nobody can delete it for this many days (S3 object lock); each
+    /// backup extends the locks of everything that is needed
     #[arg(long, value_name = "DAYS")]
     lock: Option<LockSpan>,
     #[command(flatten)]
@@ -67,7 +67,7 @@ impl Init {
         global.print(&report, || {
             let what = match prepared {
                 true => format!("{target} is prepared"),
-                false => format!("{target} was prepared already, and the key opens it"),
+                false => format!("{target} was already prepared, and the key opens it"),
             };
             let made = if is_new_key { ", made now" } else { "" };
             format!(

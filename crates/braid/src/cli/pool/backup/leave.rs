@@ -44,10 +44,10 @@ impl Leave {
                     true => "none anywhere".to_owned(),
                     false => all.iter().map(|it| it.target.as_str()).collect::<Vec<_>>().join(", "),
                 };
-                let what = format!("this computer minds no backups at {}", self.target);
+                let what = format!("this computer has no record of backups at {}", self.target);
                 return Err(Failure::new(
                     FailureKind::Usage,
-                    format!("{what}; it does at: {known}"),
+                    format!("{what}; it has of: {known}"),
                 ));
             }
             None => records.drop(&self.target)?,
@@ -62,7 +62,6 @@ impl Leave {
         }
         let path = self.path.as_ref().map(|path| path.display().to_string());
         let report = json!({ "target": self.target.shown(), "path": path });
-        global
-            .print(&report, || format!("{}: not minded any more; nothing was deleted", self.target))
+        global.print(&report, || format!("{}: no longer watched; nothing was deleted", self.target))
     }
 }

@@ -20,13 +20,13 @@ pub struct List {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest` of what holds PATH
+    /// A backup: its id, the id's beginning, or `latest` (the newest that contains PATH)
     #[arg(value_name = "BACKUP")]
     backup: Option<String>,
     /// A folder in it
     #[arg(value_name = "PATH", default_value = "/")]
     path: PathBuf,
-    /// With all that is below
+    /// Include everything below it
     #[arg(long, requires = "backup")]
     recursive: bool,
     #[command(flatten)]
@@ -51,7 +51,7 @@ impl List {
         })?;
         global.print(&json!({ "entries": entries }), || {
             let rows: Vec<Vec<String>> = entries.iter().map(row).collect();
-            if rows.is_empty() { "nothing is in it".to_owned() } else { columns(&rows).join("\n") }
+            if rows.is_empty() { "it is empty".to_owned() } else { columns(&rows).join("\n") }
         })
     }
 }

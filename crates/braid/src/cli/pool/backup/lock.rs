@@ -18,10 +18,10 @@ Examples:
   braid pool backup lock s3://s3.example.org/photos        # prolong, as each backup does
   braid pool backup lock s3://s3.example.org/photos --off  # don't prolong any more
 
-The bucket needs object lock, which is switched on when it is made. From then on
-all that the backups there need is locked for at least this many days after each
-backup: nobody can delete it sooner, you, the provider's console and a thief of
-this computer included, and nobody can shorten that. It is paid for as long.")]
+The bucket needs object lock, which is enabled when it is created. From then on everything that \
+the backups there need is locked for at least this many days after each backup. Nobody can delete \
+it sooner or shorten the lock: not you, not the provider's console, not whoever steals this \
+computer. You pay for the storage that long.")]
 pub struct Lock {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
@@ -29,7 +29,7 @@ pub struct Lock {
     /// For how many days
     #[arg(long = "for", value_name = "DAYS")]
     span: Option<LockSpan>,
-    /// Prolong no more locks; those that there are stay until they end
+    /// Stop extending locks; existing ones stay until they expire
     #[arg(long, conflicts_with_all = ["span", "dry_run"])]
     off: bool,
     /// Show what would be locked without doing it
@@ -50,8 +50,10 @@ impl Lock {
             return self.switch_off(global, &records, record);
         }
         let Some(span) = self.span.or(before) else {
-            let text =
-                format!("nothing is locked at {} yet: say for how long, --for 90d", self.target);
+            let text = format!(
+                "nothing is locked at {} yet: give the time to lock for, such as --for 90d",
+                self.target
+            );
             return Err(Failure::new(FailureKind::Usage, text));
         };
         let (vault, watch) = self.access.open_locking(&self.target, Some(span))?;
@@ -66,7 +68,7 @@ impl Lock {
         }
         if before.is_none_or(|before| before.days() < span.days()) && !self.yes {
             eprintln!("{}", text(would_be, "will be"));
-            eprintln!("Nobody can delete them sooner, or take this back.");
+            eprintln!("Nobody can delete them sooner or undo this.");
             confirm()?;
         }
         let outcome = vault.prolong_as_planned(&plan, &mut ends);
@@ -92,8 +94,8 @@ impl Lock {
         let report = json!({ "target": self.target.shown(), "lock_days": null });
         global.print(&report, || {
             let first =
-                ends.map_or(String::new(), |ends| format!("; the first ends {}", date(ends)));
-            format!("{}: locks aren't prolonged any more{first}", self.target)
+                ends.map_or(String::new(), |ends| format!("; the first expires {}", date(ends)));
+            format!("{}: locks are no longer extended{first}", self.target)
         })
     }
 
@@ -138,7 +140,7 @@ fn noted(
 /// As a line.
 pub fn text(locked: &Locked, verb: &str) -> String {
     format!(
-        "{} {verb} locked until {} at least; {} prolonged",
+        "{} {verb} locked until {} at least; {} extended",
         access::counted(locked.files as u64, "file"),
         date(locked.ends_s),
         locked.prolonged

@@ -23,22 +23,22 @@ Examples:
   braid pool backup /srv/photos s3://s3.example.org/photos        # sends the rest again
   braid pool backup repair --drop-lost s3://s3.example.org/photos # gives up what is still lost
 
-Reads what the last check of this computer found damaged, if that read 100 %, else
-all. Damaged files of the target (packs) are replaced by new ones with what can be
-read of them; the rest counts as not there, and the next backup sends it again
-where it still is. --drop-lost then takes what is in no backup any more out of the
-old ones: they become `incomplete`, and what is left of a file ends in `.repaired`.
-A target that only appends refuses. Interrupted, the same command goes on.
+Reads what this computer's last check found damaged if that check read 100 %, otherwise \
+everything. Damaged files of the target (packs) are replaced by new ones with what can be read of \
+them; the rest counts as missing, and the next backup sends it again if it still exists. \
+--drop-lost then removes what is still missing from old backups: they become `incomplete`, and \
+what is left of a file gets the suffix `.repaired`. An append-only target refuses. If \
+interrupted, repeat the command.
 
 Exit codes: 0 no backup lacks anything, 1 some do, or it failed")]
 pub struct Repair {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// Read all, although the last check says what is damaged
+    /// Read everything, even if the last check says what is damaged
     #[arg(long)]
     all: bool,
-    /// Take what is lost out of the backups that name it
+    /// Remove what is lost from the backups that refer to it
     #[arg(long)]
     drop_lost: bool,
     /// Show what is damaged without changing anything
@@ -108,15 +108,15 @@ impl Repair {
         }
         if dropped > 0 {
             let backups = access::counted(dropped as u64, "backup");
-            lines.push(format!("what is lost was taken out of {backups}"));
+            lines.push(format!("what is lost was removed from {backups}"));
         }
         if lacking > 0 {
             lines.push(format!(
-                "a backup of each path sends again what is still there; then `braid pool backup \
+                "a new backup of each path sends again what still exists; then `braid pool backup \
                  repair --drop-lost {target}` gives up the rest"
             ));
         } else if mended + dropped > 0 {
-            lines.push(format!("`braid pool backup check --read 100 {target}` looks at all of it"));
+            lines.push(format!("`braid pool backup check --read 100 {target}` checks everything"));
         }
         if self.dry_run {
             lines.push("nothing was changed".to_owned());

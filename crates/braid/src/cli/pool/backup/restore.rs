@@ -14,14 +14,13 @@ Examples:
   braid pool backup restore s3://s3.example.org/photos latest --to /srv/back
   braid pool backup restore sftp:me@nas:/backup 4f2a --path /srv/photos/a.jpg --to /tmp/a.jpg
 
-On another computer it needs the target, its credentials and the key, as the
-recovery sheet has them. Nothing is ever overwritten; each file is read again
-and compared when it has come.")]
+On another computer it needs the target, its credentials and the key, which are on the recovery \
+sheet. Nothing is ever overwritten; each restored file is read back and compared.")]
 pub struct Restore {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]
     target: Target,
-    /// A backup: its id, the id's beginning, or `latest` of what holds --path
+    /// A backup: its id, the id's beginning, or `latest` (the newest that contains --path)
     #[arg(value_name = "BACKUP", default_value = "latest")]
     backup: String,
     /// A file or folder in it, by its full path; which of them, where several are backed up
@@ -62,7 +61,7 @@ impl Restore {
             _ if self.dry_run || !self.to.exists() => error.into(),
             _ => {
                 let to = self.to.display();
-                Failure::failed(format!("{error}; what is in {to} is no whole restore"))
+                Failure::failed(format!("{error}; the restore in {to} is incomplete"))
             }
         })?;
         for path in &restored.lost {
@@ -80,7 +79,7 @@ impl Restore {
         global.print(&restored, || {
             let bytes = ByteSize::from_bytes(restored.bytes);
             let word = if self.dry_run { "would be restored" } else { "are restored" };
-            let compared = if self.dry_run { "" } else { ", and were read again and compared" };
+            let compared = if self.dry_run { "" } else { ", read back and compared" };
             format!(
                 "{} and {} of {} {word} to {}: {bytes}{compared}",
                 access::counted(restored.files, "file"),
@@ -93,7 +92,7 @@ impl Restore {
         match restored.lost.len() as u64 {
             0 => Ok(()),
             lost => Err(Failure::failed(format!(
-                "{} couldn't be restored: what the target had of them is gone or damaged (`braid \
+                "{} couldn't be restored: their data at the target is missing or damaged (`braid \
                  pool backup check --read 100 {}`); an older backup may have them whole",
                 access::counted(lost, "file"),
                 self.access.typed(&self.target)

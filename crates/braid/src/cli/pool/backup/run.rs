@@ -17,14 +17,13 @@ use std::time::{Duration, SystemTime};
 /// The command without a subcommand.
 #[derive(Args)]
 pub struct Run {
-    /// The folder to back up: a subvolume of btrfs by a snapshot of it, anything else as it is
-    /// while it is read
+    /// The folder to back up: a btrfs subvolume from a snapshot, anything else live
     #[arg(value_name = "PATH", required = true)]
     path: Option<PathBuf>,
     /// Where to
     #[arg(value_name = "TARGET", required = true, value_parser = access::target)]
     target: Option<Target>,
-    /// Take no snapshot, although the filesystem could
+    /// Take no snapshot, even if the filesystem can
     #[arg(long)]
     live: bool,
     /// Show what would be sent without sending it
@@ -61,7 +60,7 @@ impl Run {
             record.key = Some(self.access.key_file());
             // No reason to have no backup.
             if let Err(error) = records.keep(&record) {
-                tell(&format!("that it has begun can't be noted: {error}"));
+                tell(&format!("can't record that the backup has begun: {error}"));
             }
         }
         let line = access::line(watch);
@@ -116,9 +115,9 @@ impl Run {
         }
         if finished.lost_packs > 0 {
             tell(&format!(
-                "the target had lost {}: what is here of what they held was sent again, and older \
-                 backups may lack the rest (`braid pool backup check {}`); look what becomes of \
-                 files there",
+                "the target had lost {}: what still exists here of their contents was sent again, \
+                 and older backups may lack the rest (`braid pool backup check {}`); find out what \
+                 deletes files there",
                 access::counted(finished.lost_packs as u64, "pack"),
                 self.access.typed(target)
             ));
@@ -129,7 +128,7 @@ impl Run {
 fn tell_left_out(ground: &Ground) {
     for inside in &ground.without {
         tell(&format!(
-            "{} is a subvolume of its own and left out: back it up by itself",
+            "{} is a separate subvolume and left out: back it up separately",
             inside.display()
         ));
     }
@@ -153,8 +152,8 @@ fn note(source: &mut Source, began: Duration, outcome: &Result<Finished, Error>)
 fn ended(error: Error, target: &Target) -> Failure {
     match error {
         Error::Interrupted => Failure::failed(format!(
-            "interrupted: nothing at {target} is harmed, and the same command goes on with what has \
-             come there"
+            "interrupted: nothing at {target} is harmed; repeat the command to continue with what \
+             has arrived"
         )),
         other => other.into(),
     }
@@ -162,7 +161,8 @@ fn ended(error: Error, target: &Target) -> Failure {
 
 fn not_locked(error: &Error) -> String {
     format!(
-        "the backup is made, but not all that it needs is locked as long as it is to be: {error}"
+        "the backup is made, but not everything it needs is locked for as long as it should be: \
+         {error}"
     )
 }
 
@@ -177,7 +177,9 @@ fn text(finished: &Finished, target: &Target) -> String {
     let from = match &finished.from {
         From::Snapshot => "from a snapshot".to_owned(),
         From::ReadOnly => "read-only".to_owned(),
-        From::Live(why) => format!("live ({why}): what changed meanwhile may not fit together"),
+        From::Live(why) => {
+            format!("live ({why}): files that changed meanwhile may be inconsistent")
+        }
     };
     let id = finished.snapshot.as_deref().unwrap_or_default();
     let id = short_id(id);

@@ -14,8 +14,8 @@ Examples:
   braid pool backup sheet s3://s3.example.org/photos | lpr
   braid pool backup sheet s3://s3.example.org/photos --out /root/sheet.txt
 
-It shows the key: whoever has the sheet and reaches the target can read all
-backups. The target itself isn't asked.")]
+It shows the key: whoever has the sheet and can reach the target can read all backups. The target \
+itself isn't contacted.")]
 pub struct Sheet {
     /// The target
     #[arg(value_name = "TARGET", value_parser = access::target)]

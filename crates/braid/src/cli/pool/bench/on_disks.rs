@@ -148,7 +148,7 @@ impl Work<'_> {
         let _held = held.map_err(|error| Failure::failed(error.to_string()))?;
         let now = braid_disks::disk_now(&HostRoot::real(), &disk.path);
         if !now.is_some_and(|now| now.id() == disk.id() && now.is_unmarked()) {
-            let message = format!("{} isn't empty any more: left alone", disk.path);
+            let message = format!("{} is no longer empty: left alone", disk.path);
             return Err(Failure::failed(message));
         }
         let mut next = |what: &str| self.progress.next(&format!("{}: {what}", disk.path));

@@ -27,13 +27,13 @@ pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
     let old = clone.system_clone(PathBuf::new(), Arc::default())?.old_side()?;
     if old.encrypted && !clone.unencrypted {
         return Err(Failure::failed(
-            "the old system is on an encrypted device, and the new disk would not be encrypted: \
+            "the old system is on an encrypted device, but the new disk would not be encrypted: \
              make an encrypted btrfs there yourself and clone to it, or add --unencrypted",
         ));
     }
     let mut warnings = old.warnings;
     if old.encrypted {
-        warnings.push("the new disk is NOT encrypted, as the old one is".to_owned());
+        warnings.push("the new disk is NOT encrypted, unlike the old one".to_owned());
     }
     if !clone.finish {
         warnings.push(
@@ -88,8 +88,8 @@ fn partitions(old: &[OldBeside]) -> Result<(Vec<NewPartition>, Vec<Taken<'_>>), 
             }
             other => {
                 return Err(Failure::failed(format!(
-                    "the old system has a {other} at {}, for which --to-disk makes no place: \
-                     prepare the disk yourself, and name both with --beside",
+                    "the old system has a {other} at {}, which --to-disk can't recreate: prepare \
+                     the disk yourself, and name both with --beside",
                     one.at
                 )));
             }
@@ -105,7 +105,7 @@ fn source(clone: &Clone) -> Result<String, Failure> {
     let real = std::fs::canonicalize(path)
         .map_err(|error| Failure::io(&path.display().to_string(), &error))?;
     let text = real.to_str().map(str::to_owned);
-    text.ok_or_else(|| Failure::failed(format!("{real:?} can't be written into a plan")))
+    text.ok_or_else(|| Failure::failed(format!("{real:?} can't be stored in a plan")))
 }
 
 /// This command, from and to devices.
@@ -116,7 +116,7 @@ fn copy(
 ) -> Result<(String, Vec<CopyArg>), Failure> {
     let text = |text: &OsStr| match text.to_str() {
         Some(text) => Ok(CopyArg::Text(text.to_owned())),
-        None => Err(Failure::failed(format!("{text:?} can't be written into a plan"))),
+        None => Err(Failure::failed(format!("{text:?} can't be stored in a plan"))),
     };
     let word = |word: &str| CopyArg::Text(word.to_owned());
     let mut args = ["pool", "clone", "--yes"].map(word).to_vec();

@@ -17,7 +17,7 @@ pub struct Backup {
     _json: JsonFlag,
     /// The pool's name
     name: String,
-    /// Another folder, such as one on a stick [default: .headers/POOL below the state folder]
+    /// Another folder, such as one on a USB stick [default: .headers/POOL below the state folder]
     #[arg(long, value_name = "FOLDER")]
     to: Option<PathBuf>,
     #[command(flatten)]

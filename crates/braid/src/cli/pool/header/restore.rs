@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool header restore data /dev/sdb\n  braid pool header restore data /dev/sdb --from /media/stick/3f2a91bc-….luks\n\nThe disk then has the keys of the day of the backup. A disk that carries anything\nbut the damaged header is refused."
+    after_help = "Examples:\n  braid pool header restore data /dev/sdb\n  braid pool header restore data /dev/sdb --from /media/stick/3f2a91bc-….luks\n\nThe disk then has the keys that it had when the backup was made. A disk with anything else on it than the damaged header is refused."
 )]
 pub struct Restore {
     #[command(flatten)]
@@ -37,7 +37,7 @@ impl Restore {
         if let Some(label) = kept.label.as_deref().and_then(pool_of_label)
             && label != self.name
         {
-            return Err(usage(format!("{} is of pool {label}", file.display())));
+            return Err(usage(format!("{} belongs to pool {label}", file.display())));
         }
         check(&seen, disk, &kept)?;
         let (path, from) = (disk.path.clone(), file.display().to_string());
@@ -53,10 +53,10 @@ impl Restore {
         run("cryptsetup", &args)?;
         let now = luks::read(Path::new(&path)).ok().flatten();
         if now.is_none_or(|now| now.fingerprint != kept.fingerprint) {
-            return Err(Failure::failed(format!("the header on {path} is still not as in {from}")));
+            return Err(Failure::failed(format!("the header on {path} still differs from {from}")));
         }
         global.print(&json!({ "disk": path, "from": from, "done": true }), || {
-            format!("the header of {path} is whole again: `braid pool open {}` opens it", self.name)
+            format!("the header of {path} is restored: `braid pool open {}` opens it", self.name)
         })
     }
 
@@ -91,7 +91,7 @@ impl Restore {
                 folder.display()
             ))),
             (Some(_), Some(_)) => Err(usage(format!(
-                "several backups in {} are of no disk here: name the right one with --from",
+                "several backups in {} match no disk here: name the right one with --from",
                 folder.display()
             ))),
         }
@@ -119,7 +119,7 @@ fn check(seen: &Seen, disk: &Disk, kept: &LuksSuper) -> Result<(), Failure> {
     match disk.contents.iter().find(|content| !is_its(content)) {
         None => Ok(()),
         Some(other) => Err(Failure::failed(format!(
-            "{} carries something else than that header: {other}",
+            "{} contains something other than that header: {other}",
             disk.path
         ))),
     }

@@ -12,7 +12,7 @@ use zeroize::Zeroizing;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool key add data\n  braid pool key add data --recovery\n  braid pool key add data --new-key-file /media/stick/data.key\n\nA disk that has the key already is left alone: interrupted, the same command goes on."
+    after_help = "Examples:\n  braid pool key add data\n  braid pool key add data --recovery\n  braid pool key add data --new-key-file /media/stick/data.key\n\nDisks that have the key already are left alone, so an interrupted command can be repeated."
 )]
 pub struct Add {
     #[command(flatten)]
@@ -20,10 +20,10 @@ pub struct Add {
     /// Read the new passphrase from this file (- for standard input) instead of asking
     #[arg(long, value_name = "FILE", group = "new")]
     new_passphrase_file: Option<PathBuf>,
-    /// The new key is what is in this file
+    /// Use the contents of this file as the new key
     #[arg(long, value_name = "FILE", group = "new")]
     new_key_file: Option<PathBuf>,
-    /// Make a key of 160 random bits and show it, to be written down
+    /// Make a key of 160 random bits and show it, for you to write down
     #[arg(long, group = "new")]
     recovery: bool,
 }
@@ -107,7 +107,7 @@ fn taken_back(given: &[&LuksVolume], new: &str, error: Failure) -> Failure {
     match still.is_empty() {
         true => Failure::failed(format!("{error}\nno disk has the new key")),
         false => Failure::failed(format!(
-            "{error}\n{} could not be rid of the new key again: `braid pool key list` shows its slot",
+            "{error}\nthe new key could not be removed again from {}: `braid pool key list` shows its slot",
             still.join(", ")
         )),
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  braid pool key change data\n\nIt asks for the passphrase that is to go and for the new one. Interrupted, the\nsame command with the same passphrases goes on. A key file isn't changed: add a\nnew one, name it in /etc/crypttab, remove the old one."
+    after_help = "Example:\n  braid pool key change data\n\nIt asks for the old passphrase and the new one. If interrupted, repeat it with the same passphrases. A key file can't be changed: add a new one, name it in /etc/crypttab, remove the old one."
 )]
 pub struct Change {
     #[command(flatten)]
@@ -24,16 +24,16 @@ impl Change {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         if self.key.key_file.is_some() {
             return Err(usage(
-                "a key file isn't changed: `key add --new-key-file`, then `key remove`",
+                "a key file can't be changed: `key add --new-key-file`, then `key remove`",
             ));
         }
         let (_, volumes) = self.key.changeable()?;
         let name = &self.key.name;
-        let question = format!("Passphrase of pool {name} that is to change: ");
+        let question = format!("Current passphrase of pool {name}: ");
         let old = Secret::given(self.key.passphrase_file.as_deref(), &question)?.lend(name)?;
         let new = self.key.lend_new(&Secret::new_one(self.new_passphrase_file.as_deref())?)?;
         if old.is_same(&new)? {
-            return Err(usage("the new passphrase is the old one: nothing was changed"));
+            return Err(usage("the new passphrase equals the old one: nothing was changed"));
         }
         // First all are looked at: nothing is changed by a mistyped passphrase.
         let (mut to_change, mut to_finish) = (Vec::new(), Vec::new());
@@ -59,7 +59,9 @@ impl Change {
         saved?;
         let changed = to_change.len() + to_finish.len();
         let value = json!({ "disks": volumes.len(), "changed": changed });
-        global.print(&value, || format!("{} disks of pool {name} have it", volumes.len()))
+        global.print(&value, || {
+            format!("{} disks of pool {name} have the new passphrase", volumes.len())
+        })
     }
 }
 
@@ -74,11 +76,14 @@ fn changed(
         let args = ["luksChangeKey", "--batch-mode", "--key-file", &old, &volume.path, &new];
         run("cryptsetup", &args).map_err(|error| {
             Failure::failed(format!(
-                "{error}\nsome disks may have the new passphrase already: the same command goes on"
+                "{error}\nsome disks may already have the new passphrase: repeat the command to finish"
             ))
         })?;
         if !secret::opens(&new, &volume.path)? {
-            return Err(Failure::failed(format!("{} isn't opened by it now", volume.path)));
+            return Err(Failure::failed(format!(
+                "the new passphrase doesn't open {}",
+                volume.path
+            )));
         }
     }
     for volume in to_finish {

@@ -30,10 +30,13 @@ impl Erase {
         let path = volume.path.as_str();
         let unsure = match volume.pool_uuid {
             Some(_) => String::new(),
-            None => format!("\nIt doesn't say of which pool called {} it was: be sure.", self.name),
+            None => format!(
+                "\nIt doesn't say which pool called {} it belonged to: make sure.",
+                self.name
+            ),
         };
         let what = format!(
-            "erase all keys on {path} (disk {}): nobody can read what it held{unsure}",
+            "erase all keys on {path} (disk {}): nobody can read its data after that{unsure}",
             volume.disk
         );
         let value = |erased: bool| json!({ "disk": path, "id": volume.disk, "erased": erased });
@@ -60,16 +63,18 @@ impl Erase {
         let mut all = volumes::with_label(&seen, name)?.into_iter();
         let refused = |why: String| Err(Failure::failed(format!("{}: {why}", disk.path)));
         let Some(volume) = all.find(|volume| volume.path == disk.path) else {
-            return refused(format!("it has no keys of a pool {name}"));
+            return refused(format!("it has no keys of a pool called {name}"));
         };
         let recorded = volumes::recorded(&seen.host, &self.consent.place)?;
         match Membership::new(name, &seen.pools, &seen.host, &recorded).of(&volume) {
             Standing::Member => refused(format!(
-                "it is a member of pool {name}; `braid pool replace` or `remove` lets it go, and erases its keys"
+                "it is a member of pool {name}; `braid pool replace` or `remove` takes it out and \
+                 erases its keys"
             )),
-            Standing::OfAnother => refused("it is of another pool of that name".to_owned()),
+            Standing::OfAnother => refused("it belongs to another pool of that name".to_owned()),
             Standing::Unknown => refused(format!(
-                "it may be a member of pool {name}: only while the pool is open and complete can be told that it isn't"
+                "it may be a member of pool {name}: open the complete pool first, so that this can \
+                 be ruled out"
             )),
             Standing::Former => match &volume.open {
                 Some(open) => {

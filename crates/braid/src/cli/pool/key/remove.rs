@@ -16,24 +16,25 @@ use zeroize::Zeroizing;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool key remove data                 # asks for the passphrase that is to go\n  braid pool key remove data --old-key-file /media/stick/data.key\n  braid pool key remove data --slot 2 --disk /dev/sdb   # a key that nobody has any more\n\nThe last key of a disk goes only with --last POOL: then nobody can read it again."
+    after_help = "Examples:\n  braid pool key remove data                 # asks for the passphrase that is to go\n  braid pool key remove data --old-key-file /media/stick/data.key\n  braid pool key remove data --slot 2 --disk /dev/sdb   # a key that nobody has any more\n\nA disk's last key is removed only with --last POOL; nobody can read the disk after that."
 )]
 pub struct Remove {
     #[command(flatten)]
     key: PoolKey,
-    /// Read the passphrase that is to go from this file (- for standard input) instead of asking
+    /// Read the passphrase to remove from this file (- for standard input) instead of asking
     #[arg(long, value_name = "FILE", group = "old")]
     old_passphrase_file: Option<PathBuf>,
-    /// The key that is to go is what is in this file
+    /// Remove the key that this file contains
     #[arg(long, value_name = "FILE", group = "old")]
     old_key_file: Option<PathBuf>,
-    /// The slot that is to go: of --disk, or on every disk if a TPM or a server gives its key out
+    /// The slot to remove: from --disk, or from every disk if a TPM or a Tang server provides its
+    /// key
     #[arg(long, value_name = "NUMBER", group = "old")]
     slot: Option<u32>,
     /// Only from this disk: path, link or serial number
     #[arg(long, value_name = "DISK")]
     disk: Option<String>,
-    /// Destroy the last key of this pool, too: all that is stored on it is lost
+    /// Remove this pool's last key, too: all its data is lost
     #[arg(long, value_name = "POOL")]
     last: Option<String>,
     /// Don't ask for confirmation
@@ -52,7 +53,7 @@ impl Remove {
         let lent = match (self.slot, &self.old_key_file) {
             (None, None) => {
                 let file = self.old_passphrase_file.as_deref();
-                let question = format!("Passphrase of pool {name} that is to go: ");
+                let question = format!("Passphrase to remove from pool {name}: ");
                 Some(Secret::given(file, &question)?.lend(&format!("{name}+old"))?)
             }
             _ => None,
@@ -80,7 +81,8 @@ impl Remove {
             .collect();
         if !last.is_empty() && self.last.as_ref() != Some(name) {
             return Err(usage(format!(
-                "that is the last key of {}: without it nobody can read what is stored. Add another one first, or say --last {name}",
+                "that is the last key of {}: without it nobody can read what is stored. Add \
+                 another one first, or give --last {name}",
                 last.join(", ")
             )));
         }
@@ -90,7 +92,8 @@ impl Remove {
         });
         if boots_by_it {
             tell(
-                "note: /etc/crypttab opens the pool by this key file: after a boot it stays locked",
+                "note: /etc/crypttab opens the pool with this key file: it will stay locked after \
+                 a boot",
             );
         }
         let paths: Vec<&str> = having.iter().map(|volume| volume.path.as_str()).collect();
@@ -108,7 +111,7 @@ impl Remove {
         done?;
         saved?;
         let value = json!({ "disks": paths, "done": true });
-        global.print(&value, || format!("{} disks have it no more", paths.len()))
+        global.print(&value, || format!("removed from {} disks", paths.len()))
     }
 }
 
@@ -128,7 +131,7 @@ impl Remove {
             return match volumes.iter().find(of_disk) {
                 Some(volume) => Ok(vec![volume]),
                 None => Err(Failure::failed(format!(
-                    "{disk} is no encrypted disk of pool {}",
+                    "{disk} is not an encrypted disk of pool {}",
                     self.key.name
                 ))),
             };
@@ -139,7 +142,9 @@ impl Remove {
         };
         match volumes.iter().find(|volume| is_typed(volume)) {
             Some(volume) => Err(usage(format!(
-                "the key in slot {} of {} is none of a TPM or a server, and may be another one on each disk: say --disk, or name the key by --old-passphrase-file or --old-key-file",
+                "the key in slot {} of {} isn't provided by a TPM or a server, so each disk may \
+                 have a different one there: give --disk, or the key itself by \
+                 --old-passphrase-file or --old-key-file",
                 self.slot.unwrap_or(0),
                 volume.path
             ))),
@@ -171,7 +176,8 @@ fn removed(having: &[&LuksVolume], slot: Option<u32>, old: Option<&str>) -> Resu
                 run("cryptsetup", &["luksRemoveKey", "--batch-mode", path, old])?;
                 if secret::opens(old, path)? {
                     return Err(Failure::failed(format!(
-                        "{path} has the same key in another slot, too: the same command removes that one"
+                        "{path} has the same key in another slot, too: repeat the command to \
+                         remove it"
                     )));
                 }
             }

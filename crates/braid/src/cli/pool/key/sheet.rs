@@ -13,7 +13,7 @@ use zeroize::Zeroizing;
 
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  braid pool key sheet data | lpr\n  braid pool key sheet data --out /root/sheet.txt\n\nIt shows the key file's key: whoever has the sheet and a disk can read that disk.\nA passphrase isn't shown, but a line to write it down on."
+    after_help = "Examples:\n  braid pool key sheet data | lpr\n  braid pool key sheet data --out /root/sheet.txt\n\nIt shows the key file's key: whoever has the sheet and a disk can read that disk.\nIn place of a passphrase it has an empty line to write it on."
 )]
 pub struct Sheet {
     #[command(flatten)]
@@ -78,14 +78,14 @@ fn text(pool: &str, host: &str, date: &str, volumes: &[LuksVolume], key: Option<
             }
             None => (
                 format!(
-                    "{key}\n\nIt has digits and capitals but no I, L, O, U; its dashes belong to it."
+                    "{key}\n\nIt consists of digits and capitals except I, L, O, U; the dashes are part of it."
                 ),
-                "write the key into a file, without a line's end:\n\n    read -r KEY; printf %s \"$KEY\" > key",
+                "write the key into a file, without a newline:\n\n    read -r KEY; printf %s \"$KEY\" > key",
             ),
         },
         None => (
             "_____________________________________________  (write it here)".to_owned(),
-            "write the passphrase into a file, without a line's end:\n\n    read -rs KEY; printf %s \"$KEY\" > key",
+            "write the passphrase into a file, without a newline:\n\n    read -rs KEY; printf %s \"$KEY\" > key",
         ),
     };
     let title = format!("RECOVERY SHEET FOR THE ENCRYPTED POOL {pool} OF {host}");

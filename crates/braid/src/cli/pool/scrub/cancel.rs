@@ -31,7 +31,7 @@ impl Cancel {
             let word = match (self.dry_run, stopped) {
                 (true, _) => "a scrub would be stopped",
                 (false, true) => "scrub stopped",
-                (false, false) => "no scrub ran",
+                (false, false) => "no scrub was running",
             };
             said.push(format!("{}: {word}", pool.name()));
             reports.push(json!({ "pool": pool.name(), "uuid": pool.uuid(), "stopped": stopped }));

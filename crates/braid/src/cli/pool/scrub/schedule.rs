@@ -46,7 +46,8 @@ impl Schedule {
         }
         let is_default = self.units == Path::new("/etc/systemd/system");
         if is_default && !Path::new("/run/systemd/system").exists() {
-            let message = "systemd doesn't run here; let cron do `braid pool scrub start --all --wait` instead, at a time of this host's own";
+            let message = "systemd isn't running here; let cron run `braid pool scrub start --all \
+                           --wait` instead, at a time that differs from other hosts'";
             return Err(Failure::failed(message));
         }
         match self.remove {

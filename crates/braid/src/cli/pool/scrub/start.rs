@@ -110,7 +110,8 @@ impl Result {
                 "scrub ended, nothing wrong".to_owned()
             }
             Result::Ended(Outcome { corrected, uncorrectable, .. }) => format!(
-                "scrub ended: {corrected} errors that copies can mend, {uncorrectable} that they can't"
+                "scrub ended: {corrected} errors that copies can correct, {uncorrectable} that \
+                 they can't"
             ),
         }
     }

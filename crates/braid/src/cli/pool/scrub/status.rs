@@ -30,7 +30,7 @@ struct Report {
     done: Option<f64>,
     /// How long ago the last one ended, in seconds.
     ended_s_ago: Option<u64>,
-    /// When that was is known to root alone.
+    /// When that was is known only to root.
     may_not_be_read: bool,
     corrected: u64,
     uncorrectable: u64,
@@ -83,8 +83,8 @@ fn table(reports: &[Report]) -> String {
                 Some(ago) => {
                     format!("{} ago", format_duration(std::time::Duration::from_secs(ago)))
                 }
-                None if report.may_not_be_read => "known to root alone".to_owned(),
-                None => "never, as far as is known".to_owned(),
+                None if report.may_not_be_read => "known only to root".to_owned(),
+                None => "never, as far as known".to_owned(),
             },
             report.corrected.to_string(),
             report.uncorrectable.to_string(),
