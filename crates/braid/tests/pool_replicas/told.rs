@@ -33,7 +33,7 @@ fn printed_names_exist_and_a_log_tells_of_each_snapshot() {
         let (out, err) = printed(&["replicate", into, text(&scene.replicas)]);
         let name = Path::new(path).file_name().unwrap().to_str().unwrap();
         assert!(err.contains(&format!("… {name}\n")), "{err}");
-        assert!(out.contains(&format!("{name}: all of it")), "{out}");
+        assert!(out.contains(&format!("{name}: in full")), "{out}");
         assert!(out.lines().last().unwrap().starts_with("2 replicated to "), "{out}");
         assert_eq!(out.lines().count(), 3, "{out}");
 
