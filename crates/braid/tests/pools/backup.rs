@@ -520,7 +520,7 @@ fn backups_are_locked_where_nobody_can_delete_them_and_the_doctor_minds_the_lock
         // What later backups write is locked without a word.
         fs::write(host.path("mine/file"), "changed").unwrap();
         let said = host.works(&back_up);
-        assert!(said.contains("are locked until") && said.contains("0 prolonged"), "{said}");
+        assert!(said.contains("are locked until") && said.contains("0 extended"), "{said}");
         assert!(server.lock_ends().len() > files);
 
         // Locks that run out while no backup is made.
