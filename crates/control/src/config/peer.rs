@@ -65,31 +65,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     if name.is_none() {
         section.missing("name", "write name = \"concentrator\"");
     }
-    let public_key = section.parsed_by("public_key", public_key_of);
-    let enrolment_key = section.parsed_by("enrolment_key", public_key_of);
-    let until = section.parsed_by("enrol_until", |text| {
-        text.parse::<Timestamp>()
-            .map_err(|_| format!("{text:?} is not a time; write it as \"2026-12-24T18:00:00Z\""))
-    });
-    match (&public_key, &enrolment_key, &until) {
-        (None, None, _) => {
-            section.missing("public_key", "paste what `braid pubkey` prints on the other end");
-        }
-        (Some(_), Some(_), _) => section.wrong(
-            "enrolment_key",
-            "peer.enrolment_key together with public_key: a home either is known or has yet to \
-             join",
-            "remove one of them",
-        ),
-        (None, Some(_), None) => {
-            section.missing(
-                "enrol_until",
-                "write when the join line expires, \"2026-12-24T18:00:00Z\"",
-            );
-        }
-        _ => {}
-    }
-    let enrolment = enrolment_key.zip(until).map(|(key, until)| Enrolment { key, until });
+    let (public_key, enrolment) = read_key(&mut section);
     let enrolment_key_file = key_file(&mut section, "enrolment_key_file", base);
     let preshared_key_file = key_file(&mut section, "preshared_key_file", base);
     let endpoints = section.list::<Endpoint>("endpoints").unwrap_or_default();
@@ -130,7 +106,7 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
     let places = section.finish();
     let value = Peer {
         name: name?,
-        public_key: public_key.or(enrolment.map(|enrolment| enrolment.key))?,
+        public_key: public_key?,
         enrolment,
         enrolment_key_file,
         preshared_key_file,
@@ -144,6 +120,36 @@ pub(super) fn read(mut section: Section<'_, '_>, base: &Path) -> Option<Placed<P
         of_fleet: false,
     };
     Some(Placed { value, places })
+}
+
+/// Its public key, which is the join line's while the home has yet to join, and the join line.
+fn read_key(section: &mut Section<'_, '_>) -> (Option<PublicKey>, Option<Enrolment>) {
+    let public_key = section.parsed_by("public_key", public_key_of);
+    let enrolment_key = section.parsed_by("enrolment_key", public_key_of);
+    let until = section.parsed_by("enrol_until", |text| {
+        text.parse::<Timestamp>()
+            .map_err(|_| format!("{text:?} is not a time; write it as \"2026-12-24T18:00:00Z\""))
+    });
+    match (&public_key, &enrolment_key, &until) {
+        (None, None, _) => {
+            section.missing("public_key", "paste what `braid pubkey` prints on the other end");
+        }
+        (Some(_), Some(_), _) => section.wrong(
+            "enrolment_key",
+            "peer.enrolment_key together with public_key: a home either is known or has yet to \
+             join",
+            "remove one of them",
+        ),
+        (None, Some(_), None) => {
+            section.missing(
+                "enrol_until",
+                "write when the join line expires, \"2026-12-24T18:00:00Z\"",
+            );
+        }
+        _ => {}
+    }
+    let enrolment = enrolment_key.zip(until).map(|(key, until)| Enrolment { key, until });
+    (public_key.or(enrolment.map(|enrolment| enrolment.key)), enrolment)
 }
 
 fn public_key_of(text: &str) -> Result<PublicKey, String> {
