@@ -90,7 +90,7 @@ pub(crate) trait Store: Send + Sync {
     }
     /// Whether it can lock files; if not, why.
     fn can_lock(&self) -> Result<(), StoreError> {
-        let text = "only S3 servers lock what they have; let this target only append instead";
+        let text = "only S3 servers can lock files; make this target append-only instead";
         Err(StoreError::Final(text.to_owned()))
     }
     /// Locks this version of it until then. Returns when the lock expires, which may be later: an
