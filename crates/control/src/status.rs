@@ -308,6 +308,9 @@ pub struct PeerStatus {
     /// With which word of the home: the higher of two is right.
     #[serde(skip)]
     pub served_epoch: Option<u64>,
+    /// This concentrator is full, and refused the home a moment ago: it looks for another.
+    #[serde(default)]
+    pub refused: bool,
     /// Its addresses are in `routing.announce_table`.
     #[serde(default)]
     pub announced: bool,

@@ -21,6 +21,7 @@ use braid_dataplane::{Clock, Handle, Listening, Stopped};
 use braid_handshake::PublicKey;
 use braid_inner::Layer;
 use braid_linux::udp::Family;
+use braid_tunnel::routing::Room;
 use braid_tunnel::{
     Change as Core, Event, LinkConfig, LinkId, PeerId, Referral, Tunnel, TunnelConfig, Worker,
 };
@@ -71,6 +72,7 @@ pub fn start(
     // An Ethernet device doesn't accept bare IP packets.
     let carries_ip = setup.queues.iter().all(|queue| queue.layer() == Layer::L3);
     let addresses = if carries_ip { setup.addresses } else { Vec::new() };
+    let room = Arc::new(setup.capacity.map_or_else(Room::default, Room::new));
     let tunnels = Worker::all(count).zip(setup.queues).map(|(worker, queue)| {
         let config = TunnelConfig {
             layer: queue.layer(),
@@ -80,6 +82,7 @@ pub fn start(
             memory_per_peer: setup.memory_per_peer.bytes(),
             isolate_peers: setup.isolate_homes,
             announces: setup.announces,
+            room: room.clone(),
             redundancy_budget: setup.redundancy_budget,
             worker,
             seed: seed(),
@@ -98,6 +101,7 @@ pub fn start(
     }
     let bridge = Bridge {
         plane,
+        room,
         xor_hash: setup.xor_hash,
         links: BTreeMap::new(),
         peers: BTreeMap::new(),
@@ -122,6 +126,7 @@ pub fn period_end(period: QuotaPeriod, at: i64) -> i64 {
 
 struct Bridge {
     plane: Handle,
+    room: Arc<Room>,
     xor_hash: XorHash,
     links: BTreeMap<Name, BridgedLink>,
     peers: BTreeMap<PeerId, BridgedPeer>,
@@ -323,6 +328,10 @@ impl Bridge {
                 let before = self.ranks_now();
                 self.ranks = ranks;
                 self.say_ranks(&before)
+            }
+            Change::SetCapacity(capacity) => {
+                self.room.set_capacity(capacity);
+                Ok(())
             }
             Change::Announced(homes) => {
                 for (id, _) in self.peers.iter().filter(|(_, peer)| homes.contains(&peer.name)) {
@@ -564,7 +573,7 @@ impl Bridge {
                     let peer = self.peers.get(&peer).map_or("", |peer| peer.name.as_str());
                     match here {
                         true => tracing::debug!(peer, "is served here"),
-                        false => tracing::debug!(peer, "is served by another concentrator"),
+                        false => tracing::debug!(peer, "is not served here"),
                     }
                 }
                 Event::Path { peer, link, path, state } => {

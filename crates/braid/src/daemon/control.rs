@@ -130,6 +130,7 @@ impl RunningTunnel {
             memory_per_peer: interface.memory_per_peer,
             announces: config.routing.announce_table.is_some(),
             isolate_homes: !interface.listen.is_empty() && !interface.home_to_home,
+            capacity: config.fleet.as_ref().map(|fleet| fleet.capacity),
             wake_latency: open_wake_latency(interface.wake_latency),
             listen,
             listen_tls,

@@ -40,7 +40,9 @@ pub struct Setup {
     pub isolate_homes: bool,
     /// Homes are announced to routers where they are served.
     pub announces: bool,
-    /// Keeps processors awake while packets arrive often.
+    /// How many homes it is for, if it is of a fleet.
+    pub capacity: Option<u32>,
+    /// What is asked of the host's processors while packets come often.
     pub wake_latency: Option<LatencyRequest>,
     /// Sockets on which peers connect to us (concentrator): for each address one per worker, and
     /// one for strangers.

@@ -520,6 +520,7 @@ impl Reconciler {
             | Change::SetDraining(_)
             | Change::SetLimit { .. }
             | Change::SetRanks(_)
+            | Change::SetCapacity(_)
             | Change::Announced(_)
             | Change::SetReferrals(_) => {}
         }

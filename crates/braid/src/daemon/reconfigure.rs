@@ -49,6 +49,9 @@ pub enum Change {
     /// How willing this concentrator is to serve homes, by their keys; the default for others.
     #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
     SetRanks(BTreeMap<PublicKey, u8>),
+    /// Homes are taken on up to so many.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
+    SetCapacity(u32),
     /// These homes are announced to routers now.
     Announced(Vec<Name>),
     /// Where homes are referred, by their keys.

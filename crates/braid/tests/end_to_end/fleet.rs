@@ -1,5 +1,6 @@
 //! Two concentrators that have their homes in common, in etcd and in a file.
 
+use crate::homes::{neighbour, neighbour_as_peer};
 use crate::moving_addresses::ANNOUNCES;
 use crate::side::Side;
 use crate::world::{INSIDE_V4, LEAVE_HOST_ALONE, Tunnel, World, link};
@@ -7,6 +8,7 @@ use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -213,6 +215,62 @@ fn who_adds_at_the_same_time_gives_each_name_and_address_once() {
 }
 
 #[test]
+fn one_that_is_full_takes_a_home_on_only_where_it_has_no_other() {
+    let Some(mut fleet) = Fleet::new() else { return };
+    let mut other = neighbour(&fleet.world);
+    // So that the second is the first choice of whoever is not sent elsewhere by hand.
+    fleet.capacities = [1, 1000];
+    fleet.more_homes = neighbour_as_peer(&other, "\"10.77.0.3\"");
+    let file = fleet.world.scratch.path().join("fleet.db");
+    fleet.configure(&format!("sqlite:{}", file.display()));
+    fleet.world.add_stand_in(&fleet.second, SECOND);
+    let log = fleet.world.scratch.path().join("first.log");
+    let [out, err] = [(); 2].map(|()| File::options().create(true).append(true).open(&log));
+    fleet.world.concentrator.begin_with(&[], "debug", out.unwrap().into(), err.unwrap().into());
+    fleet.second.start();
+    fleet.world.home.start();
+    fleet.world.home.wait_until("both are connected", || fleet.is_connected());
+    fleet.world.concentrator.braid_ok(&["concentrator", "move-home", "home", "c1"]);
+    fleet.wait_until_served_by("c1");
+
+    // Its config has the first one first, which is full.
+    let first = fleet.world.concentrator_as_peer(&Tunnel::default().endpoint);
+    other.write_config(
+        "addresses = [\"10.77.0.3/24\"]",
+        LEAVE_HOST_ALONE,
+        &format!(
+            "[[link]]\nname = \"h9\"\ninterface = \"h9\"\n{first}[[peer]]\nname = \"second\"\n\
+             public_key = \"{}\"\nendpoints = [\"{SECOND}:51900\"]\n\
+             stands_in_for = \"concentrator\"\n",
+            fleet.second.public_key()
+        ),
+    );
+    other.start();
+    let served = |side: &Side| side.status()["peers"][0]["served_by"].clone();
+    other.wait_until("the second serves it", || served(&other) == "second");
+    other.wait_for_ping(INSIDE_V4);
+    let said = |what: &str| {
+        let log = std::fs::read_to_string(&log).unwrap();
+        log.lines().any(|line| line.contains("neighbour") && line.contains(what))
+    };
+    fleet.world.concentrator.wait_until("it is refused", || said("is not served here"));
+    assert!(!said("is served here"), "{}", std::fs::read_to_string(&log).unwrap());
+    assert!(served(&fleet.world.home).is_null());
+
+    // It has no other any more.
+    fleet.second.kill();
+    other.wait_until("the first serves it", || served(&other).is_null());
+    fleet.world.concentrator.wait_until("it is taken on", || said("is served here"));
+    other.wait_for_ping(INSIDE_V4);
+    fleet.world.home.wait_for_ping(INSIDE_V4);
+    assert!(served(&fleet.world.home).is_null());
+    // And goes when it has.
+    fleet.second.start();
+    other.wait_until("the second serves it again", || served(&other) == "second");
+    assert!(served(&fleet.world.home).is_null(), "it was here before");
+}
+
+#[test]
 fn a_home_hears_of_the_others_and_begins_with_them() {
     let Some(mut fleet) = Fleet::new() else { return };
     let file = fleet.world.scratch.path().join("fleet.db");
@@ -266,6 +324,10 @@ struct Fleet {
     second: Side,
     /// Both announce whom they serve.
     announces: bool,
+    /// How many homes each is for.
+    capacities: [u32; 2],
+    /// More sections of the first one's config.
+    more_homes: String,
 }
 
 impl Fleet {
@@ -282,7 +344,8 @@ impl Fleet {
             "sysctl -qw net.ipv4.ip_forward=1 && ip link set r2 up \
              && ip route add {SECOND} dev r2 src {FIRST}"
         ));
-        Some(Fleet { world, second, announces: false })
+        let (capacities, more_homes) = ([1000; 2], String::new());
+        Some(Fleet { world, second, announces: false, capacities, more_homes })
     }
 
     /// Brings all up; the home's config has both.
@@ -299,18 +362,23 @@ impl Fleet {
 
     /// Only the first one's config has the home, and the home's only the first one.
     fn configure(&mut self, registry: &str) {
-        let of_fleet = |name: &str, endpoint: &str| {
+        let of_fleet = |name: &str, endpoint: &str, capacity: u32| {
             format!(
                 "[fleet]\nname = \"{name}\"\nregistry = \"{registry}\"\n\
-                 endpoints = [\"{endpoint}:51900\"]\n"
+                 endpoints = [\"{endpoint}:51900\"]\ncapacity = {capacity}\n"
             )
         };
         let routing = if self.announces { ANNOUNCES } else { LEAVE_HOST_ALONE };
-        let tunnel = Tunnel { concentrator_routing: routing, ..Tunnel::default() };
+        let tunnel = Tunnel {
+            concentrator_routing: routing,
+            more_homes: &self.more_homes,
+            ..Tunnel::default()
+        };
+        let [of_first, of_second] = self.capacities;
         self.world.write_configs(&tunnel);
-        self.world.concentrator.append_to_config(&of_fleet("c1", FIRST));
+        self.world.concentrator.append_to_config(&of_fleet("c1", FIRST, of_first));
         let listen = format!("{}\nlisten = [\"{SECOND}:51900\"]", tunnel.concentrator);
-        self.second.write_config(&listen, routing, &of_fleet("c2", SECOND));
+        self.second.write_config(&listen, routing, &of_fleet("c2", SECOND, of_second));
     }
 
     fn is_connected(&self) -> bool {

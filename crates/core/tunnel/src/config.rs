@@ -1,12 +1,14 @@
 //! What the tunnel is told to be.
 
 use crate::heuristics::Heuristics;
+use crate::routing::Room;
 use crate::worker::Worker;
 use braid_handshake::{PresharedKey, PrivateKey, PublicKey};
 use braid_inner::{BondingHash, ClassRules, Layer};
 use braid_units::{Rate, Ratio};
 use ipnet::IpNet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How packets are spread over the paths.
@@ -101,6 +103,8 @@ pub struct TunnelConfig {
     /// Homes' addresses are announced to routers where they are served: what a home sends that was
     /// taken over from a silent concentrator waits until [`Change::Announced`](crate::Change).
     pub announces: bool,
+    /// How many homes are served, and how many may be: the same for all workers.
+    pub room: Arc<Room>,
     /// Which of several this one is.
     pub worker: Worker,
     /// How long nothing may come by a path that a peer opened and that doesn't
@@ -125,6 +129,7 @@ impl TunnelConfig {
             handshakes_per_second: 50,
             isolate_peers: false,
             announces: false,
+            room: Arc::default(),
             worker: Worker::ALONE,
             path_expiry: PATH_EXPIRY,
         }

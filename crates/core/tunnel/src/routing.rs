@@ -1,11 +1,14 @@
 //! Which peer a packet goes to: by its IP address, or on an L2 tunnel by its
-//! Ethernet address; and which one stands in for one that is gone.
+//! Ethernet address; which one stands in for one that is gone; and
+//! how many homes are taken on.
 
 mod allowed_ips;
 mod distance;
 mod forwarding;
+mod room;
 mod stand_ins;
 
 pub use allowed_ips::AllowedIps;
 pub use forwarding::{Forward, ForwardingDatabase, ForwardingLimits, MacAddress};
-pub use stand_ins::{Health, StandIns, Step};
+pub use room::{Admitted, Residents, Room};
+pub use stand_ins::{FULL, Health, StandIns, Step};

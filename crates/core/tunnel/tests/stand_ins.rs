@@ -4,6 +4,7 @@ mod inner_packet;
 
 use braid_handshake::PrivateKey;
 use braid_inner::Layer;
+use braid_tunnel::routing::Room;
 use braid_tunnel::{
     Change, Event, LinkConfig, LinkId, PeerConfig, PeerId, Referral, Tunnel, TunnelConfig,
 };
@@ -11,6 +12,7 @@ use braid_units::Time;
 use inner_packet::udp;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const LINKS: [LinkId; 2] = [LinkId(0), LinkId(1)];
@@ -200,6 +202,93 @@ fn one_that_is_far_worse_for_a_while_is_left_without_loss() {
 }
 
 #[test]
+fn one_that_is_full_takes_nobody_on_who_has_another_and_loses_nothing_of_what_came() {
+    let mut net = Net::new();
+    net.rooms[0].set_capacity(0);
+    let mut taken = false;
+    let moved = net.run(3000, |net, _| {
+        net.send();
+        taken |= net.rooms[0].served() > 0;
+    });
+    assert_eq!(moved, [(0, 1)], "though that one has not worked for long");
+    assert!(!taken, "not for a moment");
+    assert_eq!(net.served(), [Some(false), Some(true)]);
+    net.run(100, |_, _| ());
+    assert_eq!(net.missing(), 0);
+    // Who is served stays, however few there may be.
+    net.rooms[1].set_capacity(0);
+    assert_eq!(net.run(20_000, |_, _| ()), []);
+    assert_eq!(net.rooms[1].served(), 1);
+    // The first has room again, and says so.
+    net.rooms[0].set_capacity(1);
+    assert_eq!(net.run(20_000, |_, _| ()), [(1, 0)]);
+    assert_eq!((net.rooms[0].served(), net.rooms[1].served()), (1, 0));
+}
+
+#[test]
+fn one_that_was_tried_in_vain_is_left_for_the_one_before() {
+    let mut net = Net::new();
+    net.run(16_000, |_, _| ());
+    // By the time that it is there, there is no room.
+    net.set_rank(0, 7);
+    net.rooms[1].set_capacity(0);
+    let mut taken = false;
+    let moved = net.run(1000, |net, _| {
+        net.send();
+        taken |= net.rooms[1].served() > 0;
+    });
+    assert_eq!(moved, [(0, 1), (1, 0)]);
+    assert!(!taken);
+    net.run(200, |_, _| ());
+    assert_eq!(net.missing(), 0);
+    assert_eq!(net.came[0].len() + net.came[1].len(), 1000, "none twice");
+    assert_eq!(net.served(), [Some(true), Some(false)]);
+}
+
+#[test]
+fn a_home_that_has_no_other_place_is_served_where_there_is_no_room() {
+    for announces in [false, true] {
+        let mut net = Net::with(announces);
+        net.rooms[1].set_capacity(0);
+        net.run(2000, |net, _| net.send());
+        net.away[0] = true;
+        let moved = net.run(3000, |net, _| net.send());
+        assert_eq!((moved, net.served()[1]), (vec![(0, 1)], Some(true)));
+        assert_eq!(net.rooms[1].served(), 1);
+        net.run(400, |_, _| ());
+        assert_eq!(net.missing(), 0);
+        // It begins anew, and so does its program: it is taken on again.
+        net.restart_home();
+        net.run(8000, |_, _| ());
+        assert_eq!((net.served()[1], net.rooms[1].served()), (Some(true), 1));
+        assert_eq!(net.answers(1), 1);
+    }
+}
+
+#[test]
+fn a_home_that_is_gone_gives_its_place_back() {
+    let mut net = Net::new();
+    net.run(2000, |_, _| ());
+    assert_eq!((net.rooms[0].served(), net.rooms[1].served()), (1, 0));
+    let now = net.now;
+    net.home.close(now);
+    net.run(100, |_, _| ());
+    assert_eq!(net.rooms[0].served(), 0);
+    // By a break that is longer than keys live, too.
+    net.restart_home();
+    net.run(2000, |_, _| ());
+    assert_eq!(net.rooms[0].served(), 1);
+    net.dark = true;
+    net.run(100_000, |_, _| ());
+    assert_eq!(net.rooms[0].served(), 1, "it is back soon, and then isn't refused");
+    net.run(100_000, |_, _| ());
+    assert_eq!(net.rooms[0].served(), 0);
+    net.dark = false;
+    net.run(10_000, |_, _| ());
+    assert_eq!((net.served()[0], net.rooms[0].served()), (Some(true), 1), "it says nothing new");
+}
+
+#[test]
 fn a_home_hears_to_whom_it_is_referred_and_hears_it_again_when_one_begins_anew() {
     let mut net = Net::new();
     let all: Vec<Referral> = [5, 6].map(referral).to_vec();
@@ -244,6 +333,8 @@ struct Net {
     home: Tunnel,
     peers: [PeerId; 2],
     servers: [Tunnel; 2],
+    /// Of each server.
+    rooms: [Arc<Room>; 2],
     away: [bool; 2],
     dark: bool,
     /// From and to each server.
@@ -279,8 +370,11 @@ impl Net {
 
     fn with(announces: bool) -> Net {
         let (home, peers) = home(1, Time::ZERO);
-        let servers = SERVERS.map(|key| {
-            let mut server = Tunnel::new(TunnelConfig { announces, ..config(key, 1) });
+        let rooms = [0, 1].map(|_| Arc::new(Room::default()));
+        let servers = [0, 1].map(|number: usize| {
+            let room = rooms[number].clone();
+            let config = config(SERVERS[number], 1);
+            let mut server = Tunnel::new(TunnelConfig { announces, room, ..config });
             let config = LinkConfig { listens: true, ..LinkConfig::default() };
             server.add_link(LINKS[0], config, Time::ZERO);
             server.add_peer(peer(1, &["10.0.0.1/32"]), Time::ZERO);
@@ -291,6 +385,7 @@ impl Net {
             home,
             peers,
             servers,
+            rooms,
             away: [false; 2],
             dark: false,
             delays: [DELAY; 2],

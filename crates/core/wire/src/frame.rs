@@ -172,6 +172,9 @@ pub struct Service {
 impl Service {
     /// The concentrator is about to go: serve the home by another one, if there is one.
     pub const DRAINING: u8 = u8::MAX;
+    /// The concentrator serves as many homes as it is for: it takes the home on only where no other
+    /// works.
+    pub const FULL: u8 = Self::DRAINING - 1;
     /// The home is served by the receiver.
     pub const HERE: u8 = 0;
     /// The home is served by another concentrator.

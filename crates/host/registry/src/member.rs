@@ -24,7 +24,9 @@ pub struct Own {
     pub joined: BTreeMap<String, String>,
     /// The homes that say that they are served here, with the epochs of their statements.
     pub served: BTreeMap<String, u64>,
-    /// Its load in both directions, kbit/s.
+    /// Homes for which there was no room when they came, and that have not gone yet.
+    pub refused: BTreeSet<String>,
+    /// What it carries, both ways, kbit/s.
     pub kbit: u64,
 }
 
@@ -101,23 +103,32 @@ impl Member {
         self.say_alive(&mut changes, own, now)?;
         let yields = claim_all(&mut changes, own, &fleet)?;
         publish_homes(&mut changes, own, &fleet, &mut troubles)?;
-        let ranks = self.places.ranks(&fleet, &own.name, &own.served);
+        let ranks = self.places.ranks(&fleet, &own.name, &own.served, &own.refused);
+        let referrals = self.referrals();
+        Ok(Known { ranks, referrals, yields, troubles, fleet })
+    }
+
+    /// By which concentrators each home is to be served, by name, as of the last [`Self::round`] or
+    /// [`Self::ranks`].
+    pub fn referrals(&self) -> BTreeMap<String, Vec<String>> {
         let referrals = self
             .places
             .referrals()
             .map(|(home, names)| (home.to_owned(), names.into_iter().map(str::to_owned).collect()));
-        Ok(Known { ranks, referrals: referrals.collect(), yields, troubles, fleet })
+        referrals.collect()
     }
 
-    /// How willing it is to serve each home, by name, while it serves the homes `here`; otherwise
-    /// as of the last round, when `fleet` was read. Doesn't contact the registry.
+    /// How willing it is to serve each home, by name, now that it serves the homes `here` and has
+    /// `refused` others: as of the last round, when `fleet` was read, but for that. The registry
+    /// isn't asked.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,
         me: &str,
         here: &BTreeMap<String, T>,
+        refused: &BTreeSet<String>,
     ) -> BTreeMap<String, u8> {
-        self.places.ranks_between(fleet, me, here)
+        self.places.ranks_between(fleet, me, here, refused)
     }
 
     /// The load keeps changing, and is published whenever the lease is renewed.

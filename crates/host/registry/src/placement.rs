@@ -87,19 +87,23 @@ struct HomePlacement {
 }
 
 impl Places {
-    /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most
-    /// willing, otherwise its place in the home's order. After others failed, more homes may have
-    /// come at once than there is room for: the excess is told that it is full, guests first. If
-    /// they are still here at the next call, as many others are told as well.
+    /// How willing `me`, which serves the homes `here`, is to serve each home: 0 is the most, else
+    /// its place in the home's order. When others were gone, more homes may have come at once than
+    /// there is room for: the excess is told that it is full, guests first. If it is still there at
+    /// the next call, as many others are told as well.
+    ///
+    /// Those that were `refused` when they came are on their way to another: they are referred to
+    /// one that has room.
     pub fn ranks<T>(
         &mut self,
         fleet: &Fleet,
         me: &str,
         here: &BTreeMap<String, T>,
+        refused: &BTreeSet<String>,
     ) -> BTreeMap<String, u8> {
         self.stuck.append(&mut self.told);
         self.stuck.retain(|name| here.contains_key(name));
-        self.ranks_between(fleet, me, here)
+        self.ranks_between(fleet, me, here, refused)
     }
 
     /// Like [`Self::ranks`], between two reads of the registry: homes that were told have had no
@@ -109,6 +113,7 @@ impl Places {
         fleet: &Fleet,
         me: &str,
         here: &BTreeMap<String, T>,
+        refused: &BTreeSet<String>,
     ) -> BTreeMap<String, u8> {
         let placed = |(name, (it, _)): (&String, &(Concentrator, i64))| Placed {
             name: name.clone(),
@@ -138,7 +143,7 @@ impl Places {
             self.stuck.clear();
         }
         let too_many = self.too_many(here, capacity);
-        let elsewhere = self.elsewhere(fleet, me, &too_many);
+        let elsewhere = self.elsewhere(fleet, me, &too_many, refused);
         let rank = |name: &String| {
             let may_stay = here.contains_key(name) && !too_many.contains(name.as_str());
             let rank = match (drains, has_room || may_stay) {
@@ -154,13 +159,25 @@ impl Places {
         ranks
     }
 
-    /// For each home the first in its order that has room, unless one of its referrals has. A home
-    /// is told the same one until it is there, as homes trust a referral only after a while.
+    /// Whether another than `me` has room, as of the registry's records. If none has, homes that
+    /// come are served here, however many.
+    pub fn others_have_room(fleet: &Fleet, me: &str) -> bool {
+        fleet.concentrators.iter().any(|(name, (it, _))| {
+            let served = fleet.alive.get(name).map(|alive| alive.homes);
+            name != me && !fleet.drains(name) && served.is_some_and(|served| served < it.capacity)
+        })
+    }
+
+    /// Of each the first of its order that has room. One that is here needs none where one has room
+    /// to which it is referred anyway; one that was `refused` comes from those that fell silent,
+    /// of which the records say nothing yet: for it one of our own site goes first, which works.
+    /// Who was told of one hears of the same for as long as that has room.
     fn elsewhere(
         &self,
         fleet: &Fleet,
         me: &str,
         too_many: &BTreeSet<&str>,
+        refused: &BTreeSet<String>,
     ) -> BTreeMap<String, String> {
         let mut room: BTreeMap<&str, u32> = BTreeMap::new();
         for it in self.concentrators.iter().filter(|it| it.lives && !it.drains && it.name != me) {
@@ -169,22 +186,31 @@ impl Places {
         }
         let has_room =
             |room: &BTreeMap<&str, u32>, name: &str| room.get(name).is_some_and(|it| *it > 0);
+        let site =
+            |name: &str| fleet.concentrators.get(name).and_then(|(it, _)| it.site.as_deref());
         let mut elsewhere = BTreeMap::new();
-        // First, so that others don't take the room of homes that were already told.
-        let mut names: Vec<&&str> = too_many.iter().collect();
-        names.sort_by_key(|name| !self.elsewhere.contains_key(**name));
+        // Before others take the room of those that were told of one.
+        let refused: BTreeSet<&str> = refused.iter().map(String::as_str).collect();
+        let mut names: Vec<&str> = too_many.union(&refused).copied().collect();
+        names.sort_by_key(|name| !self.elsewhere.contains_key(*name));
         for name in names {
-            let referred = self.places.get(*name).into_iter().flat_map(|it| &it.referrals);
+            let referred = self.places.get(name).into_iter().flat_map(|it| &it.referrals);
             let referred = referred.filter_map(|place| self.concentrators.get(usize::from(*place)));
-            if referred.clone().any(|it| has_room(&room, &it.name)) {
+            let is_refused = refused.contains(name);
+            if !is_refused && referred.clone().any(|it| has_room(&room, &it.name)) {
                 continue;
             }
-            let known = self.elsewhere.get(*name).map(String::as_str);
+            let known = self.elsewhere.get(name).map(String::as_str);
             let known = known.filter(|it| has_room(&room, it));
-            let Some((home, _)) = fleet.homes.get(*name) else { continue };
-            let first = || order(fleet, name, home).into_iter().find(|it| has_room(&room, it));
+            let Some((home, _)) = fleet.homes.get(name) else { continue };
+            let first = || {
+                let mut order = order(fleet, name, home);
+                order.retain(|it| has_room(&room, it) && referred.clone().all(|of| of.name != *it));
+                let near = order.iter().find(|it| is_refused && site(it) == site(me));
+                near.or(order.first()).copied()
+            };
             if let Some(to) = known.or_else(first) {
-                elsewhere.insert((*name).to_owned(), to.to_owned());
+                elsewhere.insert(name.to_owned(), to.to_owned());
                 room.entry(to).and_modify(|it| *it -= 1);
             }
         }
@@ -340,7 +366,7 @@ mod tests {
         fleet.alive.extend(names.iter().map(|name| (name.clone(), Alive::default())));
         let mut places = Places::default();
         let mut referred = |fleet: &Fleet| -> Vec<String> {
-            places.ranks::<()>(fleet, "c0", &BTreeMap::new());
+            places.ranks::<()>(fleet, "c0", &BTreeMap::new(), &BTreeSet::new());
             let all: Vec<_> = places.referrals().collect();
             let [("cabin", names)] = all.as_slice() else { panic!("{all:?}") };
             names.iter().map(|name| (*name).to_owned()).collect()
@@ -376,7 +402,7 @@ mod tests {
         assert_eq!(here.len(), 16);
         let mut places = Places::default();
         let mut elsewhere = |fleet: &Fleet, here: &BTreeMap<String, ()>| {
-            places.ranks(fleet, "c0", here);
+            places.ranks(fleet, "c0", here, &BTreeSet::new());
             let fourth = |(home, names): (&str, Vec<&str>)| {
                 Some((home.to_owned(), (*names.get(3)?).to_owned()))
             };
@@ -395,6 +421,41 @@ mod tests {
     }
 
     #[test]
+    fn one_that_was_refused_is_referred_to_one_with_room_of_the_site_that_works() {
+        let mut fleet = fleet(&[10; 8]);
+        fleet.homes.insert("cabin".into(), (Home::default(), 1));
+        for (number, (it, _)) in fleet.concentrators.values_mut().enumerate() {
+            it.site = Some(format!("rack{}", number % 2));
+        }
+        let names: Vec<String> = fleet.concentrators.keys().cloned().collect();
+        fleet.alive.extend(names.into_iter().map(|name| (name, Alive::default())));
+        let order: Vec<String> =
+            order(&fleet, "cabin", &Home::default()).into_iter().map(str::to_owned).collect();
+        let refused = BTreeSet::from(["cabin".to_owned()]);
+        let mut places = Places::default();
+        let mut referred = |fleet: &Fleet, refused: &BTreeSet<String>| -> Vec<String> {
+            places.ranks::<()>(fleet, &order[1], &BTreeMap::new(), refused);
+            let all: Vec<_> = places.referrals().collect();
+            all[0].1.iter().map(|name| (*name).to_owned()).collect()
+        };
+        assert_eq!(referred(&fleet, &BTreeSet::new()), order[..3]);
+        let of_site = |name: &&String| {
+            fleet.concentrators[*name].0.site == fleet.concentrators[&order[1]].0.site
+        };
+        let fourth = order[3..].iter().find(of_site).unwrap().clone();
+        // The records say yet that the first has room, though it is silent.
+        assert_eq!(
+            referred(&fleet, &refused),
+            [&order[..3], std::slice::from_ref(&fourth)].concat()
+        );
+        assert!(Places::others_have_room(&fleet, &order[1]));
+        let mut full = fleet.clone();
+        full.alive.values_mut().for_each(|alive| alive.homes = 10);
+        assert_eq!(referred(&full, &refused), order[..3], "nobody has room");
+        assert!(!Places::others_have_room(&full, &order[1]));
+    }
+
+    #[test]
     fn who_is_told_and_stays_is_told_on_and_others_are_told_instead() {
         let mut fleet = fleet(&[10, 10, 10]);
         let homes = (0..60).map(|number| (format!("h{number}"), (Home::default(), 1)));
@@ -405,8 +466,8 @@ mod tests {
         let mut places = Places::default();
         let mut full = |here: &BTreeMap<String, ()>, is_look: bool| -> Vec<String> {
             let ranks = match is_look {
-                true => places.ranks(&fleet, "c0", here),
-                false => places.ranks_between(&fleet, "c0", here),
+                true => places.ranks(&fleet, "c0", here, &BTreeSet::new()),
+                false => places.ranks_between(&fleet, "c0", here, &BTreeSet::new()),
             };
             here.keys().filter(|name| ranks[*name] == FULL).cloned().collect()
         };
@@ -440,7 +501,8 @@ mod tests {
         };
         let mut places = BTreeMap::<String, Places>::new();
         let mut rank = |fleet: &Fleet, me: &str, here: &BTreeMap<String, ()>| {
-            places.entry(me.to_owned()).or_default().ranks(fleet, me, here)["cabin"]
+            let places = places.entry(me.to_owned()).or_default();
+            places.ranks(fleet, me, here, &BTreeSet::new())["cabin"]
         };
         let order = order(&fleet, "cabin", &Home::default()).into_iter().map(str::to_owned);
         let names: Vec<String> = order.collect();
@@ -463,6 +525,7 @@ mod tests {
         assert_eq!(rank(&fleet, "c2", &with_it), DRAINING);
         assert_eq!(super::order(&fleet, "cabin", &fleet.homes["cabin"].0)[2], "c2");
         fleet.homes.clear();
-        assert!(Places::default().ranks(&fleet, "c1", &with_it).is_empty());
+        let ranks = Places::default().ranks(&fleet, "c1", &with_it, &BTreeSet::new());
+        assert!(ranks.is_empty());
     }
 }

@@ -31,13 +31,13 @@ fn outcomes(capacity: u32) -> Vec<Outcome> {
     let outcomes = world.outcomes();
     for it in &outcomes {
         println!(
-            "{}: {} concerned, {} moves of {}, {} served by one, {} later, {} at last",
+            "{}: {} concerned, {} moves of {}, {} refused, {} served by one, {} at last",
             it.name,
             it.gaps.len(),
             it.moves,
             it.necessary,
+            it.refused,
             it.most_served,
-            it.most_served_later,
             it.most_served_at_last
         );
     }
@@ -47,11 +47,17 @@ fn outcomes(capacity: u32) -> Vec<Outcome> {
 #[test]
 fn homes_are_soon_back_with_few_moves_and_few_handshakes_at_once() {
     let capacity = 62;
-    for it in outcomes(capacity) {
+    let outcomes = outcomes(capacity);
+    // Of 200 homes a few more or less are a percent or two; measurements/fleet.md has each event's
+    // of 10,000.
+    let sum = |of: fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
+    let (moves, necessary) = (sum(|it| it.moves), sum(|it| it.necessary));
+    assert!(moves as f64 <= necessary as f64 * 1.2, "{moves} of {necessary}");
+    for it in outcomes {
         let back = it.gaps.is_empty() || it.back_within(Duration::from_secs(3)) >= 0.99;
         assert!(back, "{}", it.name);
-        assert!(it.moves as f64 <= it.necessary as f64 * 1.2, "{}: {}", it.name, it.moves);
-        assert!(it.most_served_later <= capacity as usize, "{}: {}", it.name, it.most_served_later);
+        assert!(it.moves as f64 <= it.necessary as f64 * 1.25, "{}: {}", it.name, it.moves);
+        assert!(it.most_served <= capacity as usize, "{}: {}", it.name, it.most_served);
         assert!(
             it.most_calls_of_one <= 2 * capacity as usize,
             "{}: {}",
@@ -68,7 +74,7 @@ fn nobody_serves_more_than_it_has_room_for_while_others_have_some() {
     let room = (CONCENTRATORS - CUT_OFF.len()) * capacity as usize;
     assert!((HOMES..HOMES * 21 / 20).contains(&room));
     let outcomes = outcomes(capacity);
-    assert!(outcomes.iter().any(|it| it.most_served > capacity as usize), "none was ever full");
+    assert!(outcomes.iter().any(|it| it.refused > 0), "none was ever full");
     for it in outcomes {
         assert!(it.most_served_at_last <= capacity as usize, "{}", it.name);
         let back = it.gaps.is_empty() || it.back_within(Duration::from_secs(3)) >= 0.99;

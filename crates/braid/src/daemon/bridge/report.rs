@@ -129,6 +129,7 @@ impl Reporter {
             draining: peer.rank == super::LEAST_WILLING,
             served_here: peer.served.map(|served| served.here),
             served_epoch: peer.served.filter(|served| served.here).map(|served| served.epoch),
+            refused: peer.refused,
             // The reconciler knows.
             announced: false,
             endpoint: newest.map(|p| p.remote),

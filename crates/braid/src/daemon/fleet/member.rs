@@ -9,10 +9,11 @@ use braid_control::fleet_homes::{FleetHome, FleetHomes};
 use braid_control::request::Request;
 use braid_control::status::{FleetStatus, PeerStatus, Status};
 use braid_handshake::PublicKey;
+use braid_registry::placement::Places;
 use braid_registry::{Concentrator, Fleet as Registered, Home, Known, Member, Own, Store};
 use braid_tunnel::Referral;
 use braid_units::Rate;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -24,8 +25,11 @@ const EVERY: Duration = Duration::from_secs(1);
 /// this often.
 const AT_LEAST_EVERY: Duration = Duration::from_secs(3);
 const REST: u32 = 9;
-/// How often the homes served here are counted between two reads: when others fail, many homes come
-/// within a second, and those for which there is no room must move on at once.
+/// How often it is counted between two looks who is served here, and who was refused. The data
+/// plane takes nobody on for whom there is no room, but others are to hear that there is none
+/// before they come, and those that were refused of one that has some. More than there is room for
+/// are here where the capacity was lowered, or homes had no other place: some that have one are to
+/// go on.
 const COUNTED_EVERY: Duration = Duration::from_millis(100);
 /// A silent registry is reported at once, and then this often.
 const TOLD_EVERY: Duration = Duration::from_secs(600);
@@ -54,6 +58,7 @@ impl Part {
         let mut ranks = BTreeMap::new();
         let mut told: Option<Known> = None;
         let mut seen: Option<Registered> = None;
+        let mut capacity = self.fleet.capacity;
         loop {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
@@ -93,31 +98,47 @@ impl Part {
                 Some(health.follow(&self.fleet, &round, Instant::now()));
             drop(tunnel);
             seen = round.map(|known| known.fleet).ok().or(seen);
+            let now = capacity_of(&own, seen.as_ref());
+            if now != capacity && self.data_plane.change(Change::SetCapacity(now)).is_ok() {
+                capacity = now;
+            }
             let until = Instant::now() + EVERY.max(begun.elapsed() * REST).min(AT_LEAST_EVERY);
-            self.count(&mut member, seen.as_ref(), own, &mut ranks, until);
+            let last = (seen.as_ref(), &mut told);
+            self.count(&mut member, own, &mut ranks, last, until);
         }
     }
 
-    /// Until the next read: updates the ranks whenever it serves other homes than before, based on
-    /// what was `seen` at the last successful read.
+    /// Until it is time for the next look: says anew how willing it is, and to whom those are
+    /// referred that it has refused, whenever it serves or refuses others than before. It goes by
+    /// what was `seen` at the last look that succeeded, and `told` after it.
     fn count(
         &self,
         member: &mut Member,
-        seen: Option<&Registered>,
-        own: Own,
+        mut own: Own,
         ranks: &mut BTreeMap<PublicKey, u8>,
+        (seen, told): (Option<&Registered>, &mut Option<Known>),
         until: Instant,
     ) {
-        let mut served = own.served;
         while Instant::now() < until {
             std::thread::sleep(COUNTED_EVERY);
-            let now = served_here(&self.data_plane.snapshot().peers);
-            let Some(fleet) = seen.filter(|_| !now.keys().eq(served.keys())) else { continue };
-            served = now;
+            let peers = &self.data_plane.snapshot().peers;
+            let (served, refused) = (served_here(peers), refused_here(peers));
+            let Some((fleet, known)) = seen.zip(told.as_mut()) else { continue };
+            if served.keys().eq(own.served.keys()) && refused == own.refused {
+                continue;
+            }
+            (own.served, own.refused) = (served, refused);
+            let now = member.ranks(fleet, &own.name, &own.served, &own.refused);
             let mut all = ranks.clone();
-            all.extend(by_key(fleet, member.ranks(fleet, &own.name, &served)));
+            all.extend(by_key(fleet, now));
             if all != *ranks && self.data_plane.change(Change::SetRanks(all.clone())).is_ok() {
                 *ranks = all;
+            }
+            let before = std::mem::replace(&mut known.referrals, member.referrals());
+            if before != known.referrals
+                && self.data_plane.change(Change::SetReferrals(referred(known))).is_err()
+            {
+                known.referrals = before;
             }
         }
     }
@@ -150,6 +171,7 @@ impl Part {
                 .map(|peer| (peer.name.to_string(), peer.public_key.to_string()))
                 .collect(),
             served: served_here(&status.peers),
+            refused: refused_here(&status.peers),
             kbit: status.peers.iter().map(kbit).sum::<f64>() as u64,
         }
     }
@@ -161,7 +183,18 @@ fn served_here(peers: &[PeerStatus]) -> BTreeMap<String, u64> {
     here.map(|peer| (peer.name.clone(), peer.served_epoch.unwrap_or_default())).collect()
 }
 
-/// Ranks of homes by key instead of name; only homes with known keys.
+/// Those that were refused, and look for another.
+fn refused_here(peers: &[PeerStatus]) -> BTreeSet<String> {
+    peers.iter().filter(|peer| peer.refused).map(|peer| peer.name.clone()).collect()
+}
+
+/// How many homes are taken on: however many come, where no other is known to have room.
+fn capacity_of(own: &Own, fleet: Option<&Registered>) -> u32 {
+    let others = fleet.is_none_or(|fleet| Places::others_have_room(fleet, &own.name));
+    if others { own.concentrator.capacity } else { u32::MAX }
+}
+
+/// Ranks of homes by their keys instead of their names; of those whose keys are known.
 fn by_key(
     fleet: &Registered,
     ranks: BTreeMap<String, u8>,

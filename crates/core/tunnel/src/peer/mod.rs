@@ -240,7 +240,8 @@ impl Peer {
         let works = heard.is_some() && self.sessions.can_send(now);
         let known = self.paths.up().filter(|path| path.rtt.is_known());
         let round_trip = known.map(|path| path.rtt.base()).min();
-        Health { works, heard, rank: self.rank(), round_trip }
+        let said = self.terms.service.last().map_or(0, |said| said.epoch);
+        Health { works, heard, rank: self.rank(), said, round_trip }
     }
 
     /// How willing the concentrator is to serve us.

@@ -68,6 +68,8 @@ pub struct PeerReport {
     /// Of a home that has several concentrators: whether it is served here, once it has said so.
     /// One of an older version never does.
     pub served: Option<Served>,
+    /// Of a home: there was no room for it when it said that it is served here, and it is here yet.
+    pub refused: bool,
     /// Of a concentrator: how willing it is to serve us, from 0, very, to 255: it is about to go.
     pub rank: u8,
     /// Several hosts have the peer's key and drive each other out.
@@ -164,13 +166,18 @@ impl Peer {
         self.traffic.report(limit, now)
     }
 
+    /// There are keys and a path that works, or it restarts and is back in a moment.
+    pub(crate) fn is_connected(&self, now: Time) -> bool {
+        self.sessions.can_send(now) && self.paths.up().next().is_some()
+            || self.terms.restarting.is_excused(now)
+    }
+
     /// The peer as it is now.
     pub(crate) fn report(&self, now: Time) -> PeerReport {
         let best = self.paths.iter().filter_map(|p| p.congestion.base_delay_us()).min();
         PeerReport {
             public_key: self.config.public_key,
-            connected: self.sessions.can_send(now) && self.paths.up().next().is_some()
-                || self.terms.restarting.is_excused(now),
+            connected: self.is_connected(now),
             silent_for: self.receive.last_heard().map(|at| now - at),
             mode: self.send.mode(),
             paths: self.paths.iter().map(|path| report_path(path, best, now)).collect(),
@@ -180,6 +187,8 @@ impl Peer {
             lost: self.paths.lost(),
             unacknowledged_bytes: self.reliability.unacknowledged_bytes(),
             served: self.served(),
+            // The tunnel knows.
+            refused: false,
             rank: self.rank(),
             has_rival: self.sessions.has_rival(now),
             we_have_a_rival: self.sessions.we_have_a_rival,

@@ -10,9 +10,14 @@
 //! each time that one failed soon after (no flapping), and still answers. One that is about to go
 //! ranks last, so it serves on only where nobody else works. One that is [far worse](Distance) than
 //! another ranks only before those that are full.
+//!
+//! One that has no room says so when it is told that it serves. It is left at once for one that
+//! answers, however short that has worked. It refers us to another that has room; if none answers
+//! soon, it is told again that it serves.
 
 use super::distance::Distance;
 use braid_units::Time;
+use braid_wire::Service;
 use std::time::Duration;
 
 /// The first in order is waited for so long in the beginning, though another's answer may come
@@ -27,8 +32,12 @@ const RETURN_AFTER_MOST: Duration = Duration::from_secs(600);
 /// between two handshakes that had no answer. Ours.
 const TOGETHER: Duration = Duration::from_secs(5);
 
+/// One that is full is told again after this that it serves: by then it has referred us to another
+/// (within 100 ms), and that has answered a handshake and a probe. Ours.
+const STAYS_AFTER: Duration = Duration::from_secs(1);
+
 /// From this rank on nobody goes to one of their own accord: it is full, or about to go.
-const FULL: u8 = 254;
+pub const FULL: u8 = Service::FULL;
 /// That of one that is far worse than another.
 const FAR: u8 = FULL - 1;
 
@@ -41,6 +50,8 @@ pub struct Health {
     pub heard: Option<Time>,
     /// How willing it is to serve; 0 is the most.
     pub rank: u8,
+    /// Which of its words on that this is: a later one has a higher number.
+    pub said: u64,
     /// The least round trip of the paths that work, if one is known.
     pub round_trip: Option<Duration>,
 }
@@ -50,6 +61,8 @@ pub struct Health {
 pub enum Step {
     /// The others are to be asked at once whether they are there.
     Ask,
+    /// The one that serves is full, and no other works: it is to be told again that it serves.
+    Stay,
     /// Another one serves from now on.
     Move {
         /// That which served.
@@ -77,6 +90,13 @@ pub struct StandIns {
     returning: Option<(usize, Time)>,
     /// One may serve again, and a more willing one that came back with it may do so then.
     together_at: Option<Time>,
+    /// The last word of the one that serves that was known when it was told so: a later one that
+    /// it is full is the answer.
+    told_after: u64,
+    /// Until then others may work of which nothing is known yet.
+    begins_until: Time,
+    /// The one that serves is full, and is to be told then that nobody else works.
+    stays_at: Option<Time>,
     members: Vec<Member>,
     return_after: Duration,
 }
@@ -102,6 +122,9 @@ impl StandIns {
             waits_until: None,
             returning: None,
             together_at: None,
+            told_after: 0,
+            begins_until: now + FIRST_WAIT,
+            stays_at: None,
             members: vec![Member::default(); count],
             return_after: RETURN_AFTER,
         }
@@ -125,6 +148,7 @@ impl StandIns {
         (self.returning, self.together_at) = (None, None);
         if place == self.serving {
             (self.serving, self.silent_since, self.waits_until) = (0, None, None);
+            (self.stays_at, self.told_after) = (None, 0);
         } else if place < self.serving {
             self.serving -= 1;
         }
@@ -139,22 +163,9 @@ impl StandIns {
         }
         self.measure(&health, now);
         if self.works(self.serving) {
-            (self.silent_since, self.waits_until, self.first_wait) = (None, None, None);
-            let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
-            let better = self.by_willingness().find(may);
-            self.together_at = better.and_then(|better| self.with_it(better, now));
-            let Some(better) = better.filter(|_| self.together_at.is_none()) else {
-                self.returning = None;
-                return None;
-            };
-            let Some((_, asked)) = self.returning.filter(|(place, _)| *place == better) else {
-                self.returning = Some((better, now));
-                return Some(Step::Ask);
-            };
-            let answered = health(better).heard.is_some_and(|at| at > asked);
-            return answered.then(|| self.move_to(better, true, now));
+            return self.look_for_better(health, now);
         }
-        self.together_at = None;
+        (self.together_at, self.stays_at) = (None, None);
         let Some(silent_since) = self.silent_since else {
             self.silent_since = Some(now);
             return Some(Step::Ask);
@@ -179,19 +190,61 @@ impl StandIns {
                 return None;
             }
         }
-        Some(self.move_to(next, false, now))
+        Some(self.move_to(next, false, health(next).said, now))
+    }
+
+    /// The one that serves works.
+    fn look_for_better(&mut self, health: impl Fn(usize) -> Health, now: Time) -> Option<Step> {
+        (self.silent_since, self.waits_until, self.first_wait) = (None, None, None);
+        if self.is_to_stay(health(self.serving), now) {
+            return Some(Step::Stay);
+        }
+        let may = |place: &usize| self.may_replace_at(*place).is_some_and(|at| at <= now);
+        let better: Vec<usize> = self.by_willingness().filter(may).collect();
+        let best = better.first().copied();
+        self.together_at = best.and_then(|best| self.with_it(best, now));
+        let Some(best) = best.filter(|_| self.together_at.is_none()) else {
+            self.returning = None;
+            return None;
+        };
+        let Some((_, asked)) = self.returning.filter(|(place, _)| *place == best) else {
+            self.returning = Some((best, now));
+            return Some(Step::Ask);
+        };
+        // Whoever answers, where it is urgent.
+        let count = if self.is_full(self.serving) { better.len() } else { 1 };
+        let answers = |place: &usize| health(*place).heard.is_some_and(|at| at > asked);
+        let to = better.into_iter().take(count).find(answers)?;
+        Some(self.move_to(to, true, health(to).said, now))
+    }
+
+    /// Whether the one that serves has no room, and no other has answered for a while: it is told
+    /// that once for each of its words.
+    fn is_to_stay(&mut self, serving: Health, now: Time) -> bool {
+        if serving.rank < FULL || serving.said <= self.told_after {
+            // It may say so yet: what we have waited at others counts.
+            self.stays_at = self.stays_at.filter(|at| *at > now);
+            return false;
+        }
+        let at = self.begins_until.max(now + STAYS_AFTER);
+        let stays = now >= *self.stays_at.get_or_insert(at);
+        if stays {
+            (self.told_after, self.stays_at, self.returning) = (serving.said, None, None);
+        }
+        stays
     }
 
     /// When [`Self::update`] is to be called though nothing has changed.
     pub fn deadline(&self) -> Option<Time> {
         match self.works(self.serving) {
             // Its answer is news.
-            true if self.returning.is_some() => None,
+            true if self.returning.is_some() => self.stays_at,
             true if self.together_at.is_some() => self.together_at,
             true => {
                 let places = 0..self.members.len();
                 let may = places.filter_map(|place| self.may_replace_at(place));
-                may.chain(self.members.iter().filter_map(|it| it.distance.deadline())).min()
+                let distance = self.members.iter().filter_map(|it| it.distance.deadline());
+                may.chain(distance).chain(self.stays_at).min()
             }
             false => self.first_wait.into_iter().chain(self.waits_until).max(),
         }
@@ -221,11 +274,26 @@ impl StandIns {
     /// When it may take over from the one that serves and works, if it works itself.
     fn may_replace_at(&self, place: usize) -> Option<Time> {
         let since = self.works_since(place)?;
-        (self.turn(place) < self.turn(self.serving)).then(|| since + self.return_after)
+        if self.turn(place) >= self.turn(self.serving) {
+            return None;
+        }
+        match (self.is_full(self.serving), self.is_full(place)) {
+            (false, _) => Some(since + self.return_after),
+            (true, false) => Some(since),
+            (true, true) => None,
+        }
+    }
+
+    /// Whether it has no room for us.
+    fn is_full(&self, place: usize) -> bool {
+        self.members.get(place).is_some_and(|member| member.rank == FULL)
     }
 
     /// When a more willing one may serve that came back with this one, and may not yet.
     fn with_it(&self, place: usize, now: Time) -> Option<Time> {
+        if self.is_full(self.serving) {
+            return None;
+        }
         let until = self.may_replace_at(place)? + TOGETHER;
         let before = self.by_willingness().take_while(|other| *other != place);
         before.filter_map(|other| self.may_replace_at(other)).find(|at| (now..until).contains(at))
@@ -245,7 +313,7 @@ impl StandIns {
         places.into_iter()
     }
 
-    fn move_to(&mut self, to: usize, planned: bool, now: Time) -> Step {
+    fn move_to(&mut self, to: usize, planned: bool, said: u64, now: Time) -> Step {
         let fails = !planned && self.turn(to) > self.turn(self.serving);
         let from = std::mem::replace(&mut self.serving, to);
         if fails {
@@ -257,7 +325,7 @@ impl StandIns {
         }
         (self.since, self.silent_since, self.first_wait) = (now, None, None);
         (self.waits_until, self.together_at) = (None, None);
-        self.returning = None;
+        (self.returning, self.told_after) = (None, said);
         Step::Move { from, to, planned }
     }
 }
@@ -272,10 +340,10 @@ mod tests {
     }
 
     fn works(heard: u64) -> Health {
-        Health { works: true, heard: Some(at(heard)), rank: 0, round_trip: None }
+        Health { works: true, heard: Some(at(heard)), rank: 0, said: 0, round_trip: None }
     }
 
-    const SILENT: Health = Health { works: false, heard: None, rank: 0, round_trip: None };
+    const SILENT: Health = Health { works: false, heard: None, rank: 0, said: 0, round_trip: None };
 
     /// Both work from 1 s on.
     fn two() -> StandIns {
@@ -427,6 +495,62 @@ mod tests {
         assert_eq!(two.update(|_| works(51_000), at(51_000)), Some(Step::Ask));
         let back = Some(Step::Move { from: 1, to: 0, planned: true });
         assert_eq!(two.update(|_| works(51_020), at(51_020)), back);
+    }
+
+    /// The others say so too, or don't work.
+    #[test]
+    fn one_that_is_full_is_left_at_once_or_told_again_that_it_serves_once() {
+        let full = |said| Health { rank: FULL, said, ..works(20_000) };
+        let mut three = StandIns::new(3, at(0));
+        three.update(|_| works(1000), at(1000));
+        // The second works since a moment only.
+        let second = |heard: u64| {
+            move |place| match place {
+                0 => full(7),
+                1 => works(heard),
+                _ => SILENT,
+            }
+        };
+        three.update(|place| if place == 0 { works(20_000) } else { SILENT }, at(20_000));
+        assert_eq!(three.update(second(0), at(20_010)), Some(Step::Ask));
+        assert_eq!(three.update(second(20_000), at(20_020)), None, "an old answer says nothing");
+        let moved = Some(Step::Move { from: 0, to: 1, planned: true });
+        assert_eq!(three.update(second(20_030), at(20_030)), moved);
+        // That one is full, too, and says so when it is told.
+        let all = |said| move |_| full(said);
+        assert_eq!(three.update(all(9), at(20_040)), None, "another may be found");
+        assert_eq!(three.deadline(), Some(at(21_010)), "a while after the first was full");
+        assert_eq!(three.update(all(9), at(21_010)), Some(Step::Stay));
+        assert_eq!((three.update(all(9), at(21_050)), three.deadline()), (None, None));
+        assert_eq!(three.update(all(10), at(22_000)), None, "it says so again");
+        assert_eq!(three.update(all(10), at(23_000)), Some(Step::Stay));
+        // It falls silent: one that is known to be full hears that from the one who comes.
+        let first = |said| move |place| if place == 0 { full(said) } else { SILENT };
+        assert_eq!(three.update(first(11), at(30_000)), Some(Step::Ask));
+        let heard = Health { heard: Some(at(30_020)), ..full(11) };
+        let moved = three.update(|place| if place == 0 { heard } else { SILENT }, at(30_020));
+        assert_eq!(moved, Some(Step::Move { from: 1, to: 0, planned: false }));
+        assert_eq!(three.update(first(11), at(30_030)), None, "it has not answered yet");
+        assert_eq!((three.update(first(11), at(33_000)), three.deadline()), (None, None));
+        assert_eq!(three.update(first(12), at(33_040)), None);
+        assert_eq!(three.update(first(12), at(34_040)), Some(Step::Stay));
+    }
+
+    #[test]
+    fn in_the_beginning_others_are_waited_for_before_one_that_is_full_is_told_again() {
+        let full = Health { rank: FULL, said: 7, ..works(100) };
+        let first = |place| if place == 0 { full } else { SILENT };
+        let mut two = StandIns::new(2, at(0));
+        assert_eq!(two.update(first, at(100)), None);
+        assert_eq!(two.deadline(), Some(at(0) + FIRST_WAIT));
+        let both = |heard| move |place| if place == 0 { full } else { works(heard) };
+        assert_eq!(two.update(both(0), at(200)), Some(Step::Ask));
+        let moved = Some(Step::Move { from: 0, to: 1, planned: true });
+        assert_eq!(two.update(both(230), at(230)), moved);
+        let mut alone = StandIns::new(2, at(0));
+        assert_eq!(alone.update(first, at(100)), None);
+        assert_eq!(alone.update(first, at(0) + FIRST_WAIT), Some(Step::Stay));
+        assert_eq!((alone.update(first, at(5000)), alone.deadline()), (None, None));
     }
 
     #[test]

@@ -102,6 +102,7 @@ impl Tunnel {
             peer,
             instance: self.next_instance,
             handshaking: Handshaking::new(now),
+            rank: 0,
             is_active: false,
             announced: Vec::new(),
         };
@@ -170,6 +171,7 @@ impl Tunnel {
             self.sessions.forget(id);
             self.timers.set(id, None);
             self.holding.end(id, &mut self.outbox);
+            self.residents.leave(id);
             self.leave_group(id, now);
             self.active.retain(|peer| *peer != id);
         }

@@ -81,11 +81,11 @@ pub enum Event {
         /// Who does now.
         to: PeerId,
     },
-    /// A home says who serves it.
+    /// A home says who serves it, or is taken on after a while.
     Served {
         /// The home.
         peer: PeerId,
-        /// It is this end.
+        /// It is this end, which has room for it.
         here: bool,
     },
     /// A concentrator says by which others we may be served too, all of them.

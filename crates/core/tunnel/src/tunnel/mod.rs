@@ -13,6 +13,7 @@ mod outbox;
 mod peers;
 mod random;
 mod reception;
+mod residence;
 mod serving;
 mod session_table;
 mod timers;
@@ -23,7 +24,7 @@ use crate::id::{LinkId, PeerId};
 use crate::path::Origin;
 use crate::path::liveness::PathState;
 use crate::peer::{MOST_FLOWS, Peer, PeerReport, Refused, TrafficReport, Transmit};
-use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits};
+use crate::routing::{AllowedIps, ForwardingDatabase, ForwardingLimits, Residents};
 use braid_inner::{HashKey, InnerPacket};
 use braid_units::Time;
 use braid_wire::{Close, DataHeader, DatagramKind};
@@ -68,6 +69,7 @@ pub struct Tunnel {
     reception: Reception,
     allowed: AllowedIps<PeerId>,
     serving: Serving,
+    residents: Residents<PeerId>,
     holding: Holding,
     forwarding: ForwardingDatabase<Port>,
     random: SplitMix,
@@ -96,6 +98,8 @@ struct Entry {
     /// again, since our numbers begin anew then.
     instance: u64,
     handshaking: Handshaking,
+    /// How willing we are to serve this home, but for that there may be no room.
+    rank: u8,
     is_active: bool,
     announced: Vec<(u8, PathState)>,
 }
@@ -117,6 +121,7 @@ impl Tunnel {
             sessions: SessionTable::new(config.worker),
             allowed: AllowedIps::new(),
             serving: Serving::default(),
+            residents: Residents::new(config.room.clone()),
             holding: Holding::default(),
             forwarding: ForwardingDatabase::new(ForwardingLimits::default()),
             active: VecDeque::new(),
@@ -164,6 +169,9 @@ impl Tunnel {
         while let Some(id) = self.timers.pop_due(now) {
             let Some(entry) = self.peers.get_mut(id) else { continue };
             entry.peer.on_timeout(now);
+            if !entry.peer.sessions.can_send(now) {
+                self.residents.leave(id);
+            }
             self.after_peer(id, now);
             self.activate(id);
         }
@@ -171,6 +179,9 @@ impl Tunnel {
             self.elect(now);
         }
         self.holding.release(now, &mut self.outbox);
+        if self.residents.deadline().is_some_and(|at| at <= now) {
+            self.look_for_room(now);
+        }
     }
 
     /// When [`Self::handle_timeout`] is to be called at the latest.
@@ -178,7 +189,12 @@ impl Tunnel {
         if !self.active.is_empty() || self.outbox.has_messages() {
             return Some(Time::ZERO);
         }
-        let deadlines = [self.timers.next(), self.serving.deadline(), self.holding.deadline()];
+        let deadlines = [
+            self.timers.next(),
+            self.serving.deadline(),
+            self.holding.deadline(),
+            self.residents.deadline(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 
@@ -275,7 +291,13 @@ impl Tunnel {
 
     /// The peers as they are now.
     pub fn report(&self, now: Time) -> Vec<(PeerId, PeerReport)> {
-        self.peers.iter().map(|(id, entry)| (id, entry.peer.report(now))).collect()
+        let report = |(id, entry): (PeerId, &Entry)| {
+            let mut report = entry.peer.report(now);
+            report.served = report.served.map(|said| self.as_admitted(id, said));
+            report.refused = self.residents.is_refused(id);
+            (id, report)
+        };
+        self.peers.iter().map(report).collect()
     }
 
     /// What the peers' flows have carried. To be asked for each second or so: what is over
@@ -308,11 +330,15 @@ impl Tunnel {
                 if received.proven.is_none() && entry.is_active && !entry.peer.has_news() {
                     return;
                 }
+                let proven = received.proven.is_some();
                 if let Some(proven) = received.proven {
                     self.sessions.remove(proven.gone);
                     self.outbox.tell(Event::Handshake { peer: id, anew: proven.anew });
                 }
                 self.after_peer(id, now);
+                if proven {
+                    self.on_home_connected(id, now);
+                }
                 self.activate(id);
             }
             Err(refused) => {
@@ -331,19 +357,14 @@ impl Tunnel {
     /// Passes on what a peer has produced.
     fn after_peer(&mut self, id: PeerId, now: Time) {
         // Before what came with the word.
-        let served = self.peers.get_mut(id).and_then(|entry| entry.peer.take_service());
-        match served {
-            Some(served) if served.after_silence && self.config.announces => {
-                self.holding.begin(id, now);
-            }
-            Some(served) if !served.here => self.holding.end(id, &mut self.outbox),
-            _ => {}
-        }
+        let said = self.peers.get_mut(id).and_then(|entry| entry.peer.take_service());
+        let served = said.map(|said| self.admit_home(id, said, now));
         self.route_in(id, now);
         let Some(entry) = self.peers.get_mut(id) else { return };
         entry.peer.give_back(&mut self.buffers);
         if entry.peer.take_goodbye() {
             self.sessions.remove(entry.peer.sessions.void());
+            self.residents.leave(id);
             entry.handshaking.retry_at(now + handshakes::AFTER_GOODBYE);
             self.outbox.tell(Event::Closed { peer: id });
         }

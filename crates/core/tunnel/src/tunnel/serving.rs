@@ -112,6 +112,13 @@ impl Tunnel {
                         self.ask(peer, now);
                     }
                 }
+                Some(Step::Stay) => {
+                    let serving = group.serving();
+                    let word = Service { word: Service::HERE, epoch: self.next_epoch(now) };
+                    if let Some(serving) = serving {
+                        self.say(serving, word);
+                    }
+                }
                 Some(Step::Move { from, to, planned }) => {
                     let at = |place: usize| group.members.get(place).copied();
                     if let (Some(from), Some(to)) = (at(from), at(to)) {
@@ -165,16 +172,6 @@ impl Tunnel {
         }
     }
 
-    /// How willing we are to serve this home from now on: 0 is the most, [`Service::DRAINING`] the
-    /// least.
-    pub(super) fn set_rank(&mut self, home: PeerId, rank: u8, now: Time) {
-        // A home says who serves it instead.
-        if self.peers.get_mut(home).is_some_and(|entry| !entry.peer.config.opens_paths()) {
-            let epoch = self.next_epoch(now);
-            self.say(home, Service { word: rank, epoch });
-        }
-    }
-
     /// From now on this home gets no more than `to`, and sends no more than `from`.
     pub(super) fn set_limits(
         &mut self,
@@ -204,13 +201,13 @@ impl Tunnel {
     }
 
     /// Above all before, those of an earlier run too if the clock is right.
-    fn next_epoch(&mut self, now: Time) -> u64 {
+    pub(super) fn next_epoch(&mut self, now: Time) -> u64 {
         let clock = self.config.epoch_unix_nanos.saturating_add(now.as_nanos());
         self.serving.epoch = clock.max(self.serving.epoch + 1);
         self.serving.epoch
     }
 
-    fn say(&mut self, peer: PeerId, service: Service) {
+    pub(super) fn say(&mut self, peer: PeerId, service: Service) {
         if let Some(entry) = self.peers.get_mut(peer) {
             entry.peer.say_service(service);
             self.activate(peer);

@@ -39,9 +39,9 @@ fn main() {
         "10000 homes with {stand_ins} stand-ins each, {by}, 100 concentrators for {CAPACITY} each\n"
     );
     println!(
-        "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | most served | 5 s later | at last |"
+        "| event | homes concerned | back within 1 s | 3 s | median | worst of 99 % | moves | of necessary | calls/s | of one | refused | most served | 5 s later | at last |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|");
+    println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     world.outcomes().iter().for_each(tell);
     if let Some(file) = arguments.next() {
         std::fs::write(&file, picture(&world)).expect("a file that can be written");
@@ -55,7 +55,7 @@ fn tell(it: &Outcome) {
     };
     let within = |seconds| it.back_within(Duration::from_secs(seconds)) * 100.0;
     println!(
-        "| {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} |",
+        "| {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} | {} |",
         it.name,
         if it.gaps.is_empty() { it.necessary } else { it.gaps.len() },
         within(1),
@@ -66,6 +66,7 @@ fn tell(it: &Outcome) {
         it.moves as f64 / it.necessary.max(1) as f64,
         it.most_calls,
         it.most_calls_of_one,
+        it.refused,
         it.most_served,
         it.most_served_later,
         it.most_served_at_last,

@@ -2,11 +2,12 @@
 
 use braid_registry::placement::{Places, order};
 use braid_registry::{Alive, Concentrator, Fleet, Home};
-use braid_tunnel::routing::{Health, StandIns, Step};
+use braid_tunnel::routing::{Admitted, FULL, Health, Residents, Room, StandIns, Step};
 use braid_units::Time;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap};
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Round-trip time, milliseconds.
@@ -57,6 +58,8 @@ pub struct Outcome {
     pub moves: usize,
     pub most_calls: usize,
     pub most_calls_of_one: usize,
+    /// Homes that were refused, each time.
+    pub refused: usize,
     pub most_served: usize,
     /// From the sixth second on.
     pub most_served_later: usize,
@@ -87,9 +90,11 @@ enum Event {
     Call(usize, usize),
     /// The answer to a handshake: there are keys.
     Keys(usize, usize),
-    Rank(usize, usize, u8),
-    /// A concentrator hears whether it serves a home.
-    Word(usize, usize, bool),
+    Rank(usize, usize, u8, u64),
+    /// A concentrator hears whether it serves a home, by a word of this epoch.
+    Word(usize, usize, bool, u64),
+    /// It looks whether homes that it refused have gone, and whether there is room again.
+    Room(usize),
     Due(usize),
     /// A home hears of another concentrator.
     Refer(usize, usize),
@@ -101,6 +106,8 @@ struct SimulatedHome {
     health: Vec<Health>,
     attempts: Vec<usize>,
     order: StandIns,
+    /// Of its last word on who serves it.
+    epoch: u64,
     due: Option<Time>,
     without_since: Option<Time>,
 }
@@ -111,8 +118,18 @@ struct SimulatedConcentrator {
     /// The members that it knows; ranks of others are ignored.
     fleet: Fleet,
     places: Places,
+    room: Arc<Room>,
+    residents: Residents<usize>,
+    /// The same homes, by name.
     serves: BTreeMap<String, ()>,
+    /// The epochs of the homes' words.
+    heard: BTreeMap<usize, u64>,
+    looks_for_room_at: Option<Time>,
+    /// Of its words on how willing it is.
+    epoch: u64,
     counts: bool,
+    /// How willing it is, but for that there may be no room.
+    wanted: BTreeMap<String, u8>,
     told: BTreeMap<String, u8>,
 }
 
@@ -123,6 +140,44 @@ pub struct Second {
     most_calls: usize,
     pub moves: usize,
     most_served: usize,
+    refused: usize,
+}
+
+impl SimulatedConcentrator {
+    fn new(fleet: Fleet, capacity: u32) -> Self {
+        let room = Arc::new(Room::new(capacity));
+        SimulatedConcentrator {
+            reachable: true,
+            gone_at: None,
+            fleet,
+            places: Places::default(),
+            residents: Residents::new(room.clone()),
+            room,
+            serves: BTreeMap::new(),
+            heard: BTreeMap::new(),
+            looks_for_room_at: None,
+            epoch: 0,
+            counts: false,
+            wanted: BTreeMap::new(),
+            told: BTreeMap::new(),
+        }
+    }
+
+    /// Those that were refused and have not gone.
+    fn refused(&self) -> BTreeSet<String> {
+        let refused = self.heard.keys().filter(|home| self.residents.is_refused(**home));
+        refused.map(|home| format!("h{home}")).collect()
+    }
+
+    /// A home says that it is served here, or not. Nothing, if it has said that before.
+    fn hear(&mut self, home: usize, here: bool, epoch: u64, now: Time) -> Option<Admitted> {
+        let before = self.heard.get(&home).copied();
+        if before.is_some_and(|before| epoch <= before) {
+            return None;
+        }
+        self.heard.insert(home, epoch);
+        Some(self.residents.hear(home, here, now))
+    }
 }
 
 pub struct World {
@@ -133,8 +188,6 @@ pub struct World {
     entries: u64,
     homes: Vec<SimulatedHome>,
     concentrators: Vec<SimulatedConcentrator>,
-    /// As the homes state.
-    served: Vec<usize>,
     calls: Vec<usize>,
     this: Second,
     pub seconds: Vec<Second>,
@@ -165,17 +218,8 @@ impl World {
             entries: 0,
             homes: Vec::new(),
             concentrators: (0..count)
-                .map(|_| SimulatedConcentrator {
-                    reachable: true,
-                    gone_at: None,
-                    fleet: all.clone(),
-                    places: Places::default(),
-                    serves: BTreeMap::new(),
-                    counts: false,
-                    told: BTreeMap::new(),
-                })
+                .map(|_| SimulatedConcentrator::new(all.clone(), scenario.capacity))
                 .collect(),
-            served: vec![0; count],
             calls: vec![0; count],
             this: Second::default(),
             seconds: Vec::new(),
@@ -205,6 +249,7 @@ impl World {
                 members,
                 round_trips: trips,
                 order: standing,
+                epoch: 0,
                 due: None,
                 without_since: None,
             });
@@ -253,13 +298,16 @@ impl World {
             }
             Event::Call(home, place) => self.calls(home, place),
             Event::Keys(home, place) => self.is_connected(home, place),
-            Event::Rank(home, place, rank) => {
-                if self.is_reachable(home, place) {
-                    self.homes[home].health[place].rank = rank;
+            Event::Rank(home, place, rank, said) => {
+                let before = self.homes[home].health[place].said;
+                if self.is_reachable(home, place) && said > before {
+                    let health = &mut self.homes[home].health[place];
+                    (health.rank, health.said) = (rank, said);
                     self.elect(home);
                 }
             }
-            Event::Word(number, home, here) => self.hears(number, home, here),
+            Event::Word(number, home, here, epoch) => self.hears(number, home, here, epoch),
+            Event::Room(number) => self.looks_for_room(number),
             Event::Refer(home, number) => self.is_referred(home, number),
             Event::Due(home) => {
                 if self.homes[home].due.is_some_and(|due| due <= self.now) {
@@ -292,7 +340,10 @@ impl World {
         let it = &mut self.concentrators[number];
         it.reachable = true;
         if died {
-            (it.serves, it.told) = Default::default();
+            let fleet = std::mem::take(&mut it.fleet);
+            let began = it.epoch;
+            *it = SimulatedConcentrator::new(fleet, self.scenario.capacity);
+            it.epoch = began;
         }
         for home in 0..self.homes.len() {
             if self.place(home, number) == Some(0) {
@@ -332,29 +383,91 @@ impl World {
             return;
         }
         let number = self.homes[home].members[place];
-        let rank = self.concentrators[number].told.get(&format!("h{home}")).copied();
+        let it = &mut self.concentrators[number];
+        it.epoch += 1;
+        let rank = it.told.get(&format!("h{home}")).copied();
         let health = &mut self.homes[home].health[place];
         *health = Health {
             works: true,
             heard: Some(self.now),
             rank: rank.unwrap_or(health.rank),
+            said: it.epoch,
             round_trip: None,
         };
         self.say(home);
         self.elect(home);
     }
 
-    fn hears(&mut self, number: usize, home: usize, here: bool) {
+    fn hears(&mut self, number: usize, home: usize, here: bool, epoch: u64) {
         let it = &mut self.concentrators[number];
         if !it.reachable {
             return;
         }
-        match here {
-            true => drop(it.serves.insert(format!("h{home}"), ())),
-            false => drop(it.serves.remove(&format!("h{home}"))),
+        match it.hear(home, here, epoch, self.now) {
+            None => return,
+            Some(Admitted::Here) => self.takes_on(number, home),
+            Some(Admitted::Elsewhere) => drop(it.serves.remove(&format!("h{home}"))),
+            Some(Admitted::Refused) => {
+                self.this.refused += 1;
+                self.say_rank(number, home, FULL);
+            }
         }
-        if !std::mem::replace(&mut it.counts, true) {
+        self.looks_for_room_later(number);
+        if !std::mem::replace(&mut self.concentrators[number].counts, true) {
             self.at(COUNT, Event::Count(number));
+        }
+    }
+
+    fn takes_on(&mut self, number: usize, home: usize) {
+        let it = &mut self.concentrators[number];
+        it.serves.insert(format!("h{home}"), ());
+        self.this.most_served = self.this.most_served.max(it.room.served() as usize);
+        if it.residents.is_full() {
+            let serves =
+                |home: &usize| it.residents.serves(*home) || it.residents.is_refused(*home);
+            let is_told = |home: &usize| {
+                let rank = it.wanted.get(&format!("h{home}")).copied().unwrap_or(0);
+                rank >= FULL || it.residents.has_turned_away(*home)
+            };
+            let others = it.heard.keys().filter(|home| !serves(home) && !is_told(home));
+            for other in others.copied().collect::<Vec<_>>() {
+                self.concentrators[number].residents.turn_away(other, self.now);
+                self.say_rank(number, other, FULL);
+            }
+        }
+        self.follow(home);
+    }
+
+    fn looks_for_room_later(&mut self, number: usize) {
+        let it = &mut self.concentrators[number];
+        let Some(at) = it.residents.deadline() else { return };
+        if it.looks_for_room_at.is_none_or(|known| at < known || known <= self.now) {
+            it.looks_for_room_at = Some(at);
+            self.at(at - self.now, Event::Room(number));
+        }
+    }
+
+    /// As the core does it at its deadline.
+    fn looks_for_room(&mut self, number: usize) {
+        let now = self.now;
+        while let Some(home) = self.concentrators[number].residents.take_due(|_| true, now) {
+            self.takes_on(number, home);
+        }
+        for home in self.concentrators[number].residents.welcome(now) {
+            let rank = self.concentrators[number].wanted.get(&format!("h{home}")).copied();
+            self.say_rank(number, home, rank.unwrap_or(0));
+        }
+        self.looks_for_room_later(number);
+    }
+
+    fn say_rank(&mut self, number: usize, home: usize, rank: u8) {
+        let it = &mut self.concentrators[number];
+        it.told.insert(format!("h{home}"), rank);
+        it.epoch += 1;
+        let said = it.epoch;
+        if let Some(place) = self.place(home, number) {
+            let way = self.homes[home].round_trips[place] / 2;
+            self.at(way, Event::Rank(home, place, rank, said));
         }
     }
 
@@ -393,7 +506,10 @@ impl World {
         let alive = alive.collect();
         let it = &mut self.concentrators[number];
         it.fleet.alive = alive;
-        let ranks = it.places.ranks(&it.fleet, &format!("c{number}"), &it.serves);
+        let (name, refused) = (format!("c{number}"), it.refused());
+        let others = Places::others_have_room(&it.fleet, &name);
+        it.room.set_capacity(if others { self.scenario.capacity } else { u32::MAX });
+        let ranks = it.places.ranks(&it.fleet, &name, &it.serves, &refused);
         self.tell(number, ranks);
     }
 
@@ -402,7 +518,8 @@ impl World {
         self.concentrators[number].counts = false;
         let it = &mut self.concentrators[number];
         if it.reachable {
-            let ranks = it.places.ranks_between(&it.fleet, &format!("c{number}"), &it.serves);
+            let (name, refused) = (format!("c{number}"), it.refused());
+            let ranks = it.places.ranks_between(&it.fleet, &name, &it.serves, &refused);
             self.tell(number, ranks);
         }
     }
@@ -410,9 +527,11 @@ impl World {
     /// Tells each home its rank, if it has changed, and where it is referred.
     fn tell(&mut self, number: usize, ranks: BTreeMap<String, u8>) {
         let it = &mut self.concentrators[number];
-        let told = std::mem::replace(&mut it.told, ranks.clone());
+        let wanted = std::mem::replace(&mut it.wanted, ranks.clone());
         let number_of = |name: &str| name[1..].parse::<usize>().expect("a number");
-        let referred = it.places.referrals().filter(|(home, _)| it.serves.contains_key(*home));
+        let refused = it.refused();
+        let is_here = |home: &str| it.serves.contains_key(home) || refused.contains(home);
+        let referred = it.places.referrals().filter(|(home, _)| is_here(home));
         let all: Vec<(usize, usize)> = referred
             .flat_map(|(home, names)| names.into_iter().map(move |name| (home, name)))
             .map(|(home, name)| (number_of(home), number_of(name)))
@@ -425,11 +544,14 @@ impl World {
             }
         }
         for (name, rank) in ranks {
-            if told.get(&name) != Some(&rank) {
+            if wanted.get(&name) != Some(&rank) {
                 let home = number_of(&name);
-                let Some(place) = self.place(home, number) else { continue };
-                let way = self.homes[home].round_trips[place] / 2;
-                self.at(way, Event::Rank(home, place, rank));
+                let residents = &mut self.concentrators[number].residents;
+                let is_refused = residents.is_refused(home);
+                if !is_refused {
+                    residents.forget_refusal(home);
+                }
+                self.say_rank(number, home, if is_refused { rank.max(FULL) } else { rank });
             }
         }
     }
@@ -447,7 +569,14 @@ impl World {
                     self.at(trip, Event::Answer(home, place));
                 }
             }
+            Some(Step::Stay) => {
+                it.epoch += 1;
+                let place = it.order.serving();
+                let word = Event::Word(it.members[place], home, true, it.epoch);
+                self.at(self.homes[home].round_trips[place] / 2, word);
+            }
             Some(Step::Move { .. }) => {
+                it.epoch += 1;
                 self.this.moves += 1;
                 self.say(home);
             }
@@ -462,13 +591,15 @@ impl World {
         }
     }
 
-    /// Tracks whether it is served, and for how long it wasn't.
+    /// Whether it is served, and for how long it wasn't: until one has taken it on.
     fn follow(&mut self, home: usize) {
         let place = self.homes[home].order.serving();
         let works = self.is_reachable(home, place) && self.homes[home].health[place].works;
+        let number = self.homes[home].members[place];
+        let is_taken_on = self.concentrators[number].residents.serves(home);
         let it = &mut self.homes[home];
         match (works, it.without_since) {
-            (true, Some(since)) => {
+            (true, Some(since)) if is_taken_on => {
                 it.without_since = None;
                 self.gaps.push((since, self.now - since));
             }
@@ -481,27 +612,23 @@ impl World {
     fn say(&mut self, home: usize) {
         for place in 0..self.homes[home].members.len() {
             let it = &self.homes[home];
-            let word = Event::Word(it.members[place], home, place == it.order.serving());
+            let here = place == it.order.serving();
+            let word = Event::Word(it.members[place], home, here, it.epoch);
             self.at(it.round_trips[place] / 2, word);
         }
     }
 
     fn tick(&mut self) {
-        self.served.iter_mut().for_each(|count| *count = 0);
-        for home in &self.homes {
-            if home.without_since.is_none() {
-                self.served[home.members[home.order.serving()]] += 1;
-            }
-        }
         let without = self.homes.iter().filter(|home| home.without_since.is_some()).count();
         self.seconds.push(Second {
             without,
-            most_served: self.served.iter().copied().max().unwrap_or(0),
             most_calls: self.calls.iter().copied().max().unwrap_or(0),
             ..self.this
         });
         self.calls.iter_mut().for_each(|count| *count = 0);
-        self.this = Second::default();
+        // At each moment of the second that begins, not only at its end.
+        let served = self.concentrators.iter().map(|it| it.room.served() as usize);
+        self.this = Second { most_served: served.max().unwrap_or(0), ..Second::default() };
     }
 
     fn count_necessary(&mut self, gone: bool) {
@@ -566,6 +693,7 @@ impl World {
                     moves: seconds.iter().map(|it| it.moves).sum(),
                     most_calls: most(|it| it.calls),
                     most_calls_of_one: most(|it| it.most_calls),
+                    refused: seconds.iter().map(|it| it.refused).sum(),
                     most_served: most(|it| it.most_served),
                     most_served_later: seconds[5..].iter().map(|it| it.most_served).max().unwrap(),
                     most_served_at_last: seconds[seconds.len() - 1].most_served,
