@@ -70,7 +70,7 @@ fn a_fleet_by_etcd_goes_on_without_it() {
     // Who lives can't be forgotten, and who is gone can.
     let forget = ["concentrator", "forget", "c2"];
     let refused = fleet.world.concentrator.braid(&forget);
-    assert!(String::from_utf8(refused.stderr).unwrap().contains("c2 lives"));
+    assert!(String::from_utf8(refused.stderr).unwrap().contains("c2 is alive"));
     fleet.second.stop();
     fleet
         .world
@@ -150,7 +150,7 @@ fn a_home_of_one_is_known_to_all_and_gone_from_all() {
     };
     let refused = init(&["--home", "cabin"]);
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("has a home \\\"cabin\\\" already") && !third.exists(), "{said}");
+    assert!(said.contains("already has a home \\\"cabin\\\"") && !third.exists(), "{said}");
     let begun: Value = serde_json::from_slice(&init(&[]).stdout).unwrap();
     assert!(begun["home"].is_null() && begun["homes_of_fleet"] == 2, "{begun}");
     let renewed = fleet.second.braid(&["concentrator", "renew", "cabin", "--endpoint", &endpoint]);
@@ -204,7 +204,7 @@ fn who_adds_at_the_same_time_gives_each_name_and_address_once() {
     let begin = ["concentrator", "init", "--fleet", &registry, "--name", "c2", "--no-start"];
     let refused = second.braid_by(&third, &[&begin[..], &["--endpoint", &endpoint]].concat());
     let said = String::from_utf8(refused.stderr).unwrap();
-    assert!(said.contains("has a concentrator \"c2\" already") && !third.exists(), "{said}");
+    assert!(said.contains("already has a concentrator \"c2\"") && !third.exists(), "{said}");
     // One that was drained on itself isn't taken back by others.
     second.braid_ok(&["concentrator", "drain"]);
     let drains = || json(first, &["concentrator", "status", "--json"])["concentrators"][1].clone();
