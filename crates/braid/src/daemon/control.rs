@@ -117,8 +117,7 @@ impl RunningTunnel {
         let split = SplitProxy::start(&config, &ending)
             .map_err(DaemonError::system("starting the proxy of [split_tcp]"))?;
         let queues = device::create(interface, workers, handed_on)?;
-        let held: io::Result<Vec<OwnedFd>> = queues.iter().map(Tun::hold).collect();
-        let held = held.map_err(DaemonError::system("holding the device"))?;
+        let held = hold(&queues)?;
         let setup = Setup {
             queues,
             addresses: interface.addresses.iter().map(|net| net.addr()).collect(),
@@ -553,6 +552,12 @@ struct Host {
     /// What the journal contains is set, and belongs to this tunnel.
     goes_on: bool,
     netlink: Netlink,
+}
+
+/// Keeps the device while its queues are elsewhere.
+fn hold(queues: &[Tun]) -> Result<Vec<OwnedFd>, DaemonError> {
+    let held: io::Result<Vec<OwnedFd>> = queues.iter().map(Tun::hold).collect();
+    held.map_err(DaemonError::system("holding the device"))
 }
 
 fn start_reconciler(
