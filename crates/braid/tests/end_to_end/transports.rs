@@ -105,7 +105,7 @@ fn where_udp_does_not_pass_tls_does_until_udp_passes_again() {
         let events = || String::from_utf8(world.home.braid_ok(&["events"])).unwrap();
         world.home.wait_until(what, || events().contains(what));
     };
-    told("hotel goes by tls");
+    told("hotel now uses tls");
     let pings = Pings::start(&world.home, INSIDE_V4, 100);
     world.hotel(&[]);
     world.wait_for(&["udp"]);

@@ -122,7 +122,7 @@ fn where_nothing_can_be_locked_or_a_server_only_says_so_it_is_an_error() {
     let place = locking_place(100_000);
     let folder = place.path("target");
     let said = refused(&place, folder.to_str().unwrap());
-    assert!(said.contains("only S3 servers lock"), "{said}");
+    assert!(said.contains("only S3 servers can lock"), "{said}");
     // A bucket without.
     let server = s3_server(&place);
     let said = refused(&place, &s3_at(server.address));
