@@ -1,6 +1,7 @@
 //! What people feel all day: `everyday [both-ways] [train] [start] [hard] [profiles]
-//! [seeds=8] [first=1] [without=HEURISTIC]` plays scenarios of several kinds, some of them drawn
-//! at random by the seed, and prints what came of each.
+//! [seeds=8] [first=1] [without=HEURISTIC] [profile=TEXT]` plays scenarios of several kinds, some
+//! of them drawn at random by the seed, and prints what came of each; of the profiles those alone
+//! with this in their names.
 //!
 //! ```text
 //! cargo run --release -p braid-simulator --example everyday -- train seeds=20
@@ -20,11 +21,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 struct Options {
     seeds: std::ops::Range<u64>,
     heuristics: Heuristics,
+    /// What the names of profiles have in them.
+    profile: String,
 }
 
 fn main() -> ExitCode {
     let (mut kinds, mut seeds, mut first) = (Vec::new(), 8, 1);
-    let mut heuristics = Heuristics::ALL;
+    let (mut heuristics, mut profile) = (Heuristics::ALL, String::new());
     for argument in std::env::args().skip(1) {
         let taken = match argument.split_once('=') {
             None => {
@@ -39,16 +42,21 @@ fn main() -> ExitCode {
                 let mut each = Heuristics::each_off().into_iter();
                 each.find(|(name, _)| *name == value).map(|(_, off)| heuristics = off)
             }
+            Some(("profile", value)) => {
+                profile = value.to_owned();
+                Some(())
+            }
             Some(_) => None,
         };
         if taken.is_none() {
             eprintln!(
-                "{argument}: not both-ways, train, start, hard, profiles, seeds=N, first=N or without=NAME"
+                "{argument}: not both-ways, train, start, hard, profiles, seeds=N, first=N, \
+                 without=NAME or profile=TEXT"
             );
             return ExitCode::from(2);
         }
     }
-    let options = Options { seeds: first..first + seeds, heuristics };
+    let options = Options { seeds: first..first + seeds, heuristics, profile };
     let wants = |kind: &str| kinds.is_empty() || kinds.iter().any(|k| k == kind);
     if wants("both-ways") {
         both_ways::print(&options);

@@ -84,7 +84,7 @@ pub(super) fn print(options: &Options) {
         "{:32} {:>9} | {:>23} | {:>23} | {:>23}",
         "of the links' sum by BBR, least, med.", "best link", "cubic", "BBR", "BBRv3"
     );
-    for profile in profiles() {
+    for profile in profiles().into_iter().filter(|it| it.name.contains(&options.profile)) {
         let sum: Vec<f64> = (0..2).map(|link| alone(&profile, Congestion::Bbr, link)).collect();
         let best = sum.iter().copied().fold(0.0, f64::max);
         let sum: f64 = sum.iter().sum();
