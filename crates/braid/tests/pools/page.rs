@@ -181,7 +181,7 @@ fn backups_are_looked_into_and_a_file_of_one_is_fetched_and_restored() {
         }
         for folder in ["/etc", "s3://elsewhere/b", ""] {
             let asked = format!("/snapshots/target?folder={folder}");
-            assert!(served.get(&asked).contains("known here"), "{folder}");
+            assert!(served.get(&asked).contains("doesn't know that target"), "{folder}");
         }
 
         let restore = |to: &str| format!("{}&to={to}", at("restore", "/letter.txt"));

@@ -26,7 +26,7 @@ pub(super) fn plan(
         None => {
             return Err(Refused::Impossible {
                 what: format!(
-                    "systemd doesn't run here, so nothing would begin what the config wants for \
+                    "systemd isn't running here, so nothing would start what the config wants for \
                      pool {name} regularly"
                 ),
                 instead: "take scrub, snapshot, retain and replicate out of its section, and let \
