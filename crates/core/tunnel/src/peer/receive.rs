@@ -176,7 +176,7 @@ impl Receive {
     pub fn tune(&mut self, paths: &PathSet) {
         let more = paths.slowest_round_trip() * PATIENCE_ROUND_TRIPS;
         self.patience = Patience { ordered: PATIENCE.ordered + more, ..PATIENCE };
-        self.acks.set_round_trips(paths.least_round_trip(), paths.slowest_round_trip());
+        self.acks.set_round_trips(paths.least_round_trip(), paths.slowest_that_counts());
     }
 
     /// Stops waiting where the patience is over.

@@ -31,6 +31,9 @@ pub(crate) const MAX_PATHS: usize = 64;
 /// The largest IP packet, in bytes, that our device takes where the peer opened the path and
 /// its link has no config here: Ethernet's.
 const ASSUMED_MTU: u16 = 1500;
+/// A path that carries less than one part in this of all doesn't make a window too small. Ours
+/// (docs/design/017-bbr-over-unequal-links.md).
+const PART_THAT_COUNTS: u64 = 4;
 
 /// All paths of one peer. Others name them by their places, which change when one
 /// is closed.
@@ -336,6 +339,17 @@ impl PathSet {
     /// The same of the slowest of them.
     pub fn slowest_round_trip(&self) -> Duration {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
+    }
+
+    /// The same of the slowest of those that carry, or may yet turn out to carry, a part of all that
+    /// counts.
+    pub fn slowest_that_counts(&self) -> Duration {
+        let capacity = self.capacity().bytes_per_sec();
+        let counts = |path: &&Path| {
+            let rate = path.congestion.bandwidth().bytes_per_sec();
+            path.congestion.in_startup() || rate.saturating_mul(PART_THAT_COUNTS) >= capacity
+        };
+        self.up().filter(counts).map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
     /// Of all paths that work.
