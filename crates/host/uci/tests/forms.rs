@@ -110,7 +110,7 @@ fn mistakes_are_told_with_their_line() {
         ("config interface\n\toption mtu 'big'\n", 2, "mtu must be a number, not \"big\""),
         ("config link\n\toption standby 'maybe'\n", 2, "standby must be 1 or 0"),
         ("config link\n\tlist tier '1'\n", 2, "tier is not a list"),
-        ("\nconfig lnik\n", 2, "config lnik isn't known (known: interface,"),
+        ("\nconfig lnik\n", 2, "unknown config lnik (known: interface,"),
         ("config ui\nconfig ui\n", 2, "two ui sections"),
     ] {
         let error = from_uci(uci).unwrap_err();
