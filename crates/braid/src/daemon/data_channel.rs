@@ -42,7 +42,7 @@ pub struct Setup {
     pub announces: bool,
     /// How many homes it is for, if it is of a fleet.
     pub capacity: Option<u32>,
-    /// What is asked of the host's processors while packets come often.
+    /// Keeps processors awake while packets arrive often.
     pub wake_latency: Option<LatencyRequest>,
     /// Sockets on which peers connect to us (concentrator): for each address one per worker, and
     /// one for strangers.

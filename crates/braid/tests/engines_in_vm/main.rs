@@ -36,7 +36,7 @@ const ORDERS: [&str; 2] = ["bonding-balance-rr-unequal-order", "pppoe-multilink-
 #[test]
 fn engines_that_a_kernel_may_lack_work_at_both_ends() {
     let vm = match Vm::find() {
-        Ok(vm) => vm.time_limit(Duration::from_secs(900)),
+        Ok(vm) => vm.time_limit(Duration::from_secs(1800)),
         Err(unavailable) => {
             eprintln!("SKIPPED: no second kernel here: {unavailable}");
             return;

@@ -41,7 +41,7 @@ impl Ground {
         let mut vm = Vm::find()
             .unwrap()
             .host_name(host_name)
-            .time_limit(Duration::from_secs(900))
+            .time_limit(Duration::from_secs(1800))
             .writable(self.folder.path())
             .writable(programs)
             .variable("PROGRAMS", programs)

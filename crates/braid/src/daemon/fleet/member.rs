@@ -194,7 +194,7 @@ fn capacity_of(own: &Own, fleet: Option<&Registered>) -> u32 {
     if others { own.concentrator.capacity } else { u32::MAX }
 }
 
-/// Ranks of homes by their keys instead of their names; of those whose keys are known.
+/// Ranks of homes by key instead of name; only homes with known keys.
 fn by_key(
     fleet: &Registered,
     ranks: BTreeMap<String, u8>,
