@@ -341,8 +341,7 @@ impl PathSet {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
-    /// The same of the slowest of those that carry, or may yet turn out to carry, a part of all that
-    /// counts.
+    /// The same of the slowest of those that bring a part that counts, or may turn out to.
     pub fn slowest_that_counts(&self) -> Duration {
         let capacity = self.capacity().bytes_per_sec();
         let counts = |path: &&Path| {
