@@ -142,7 +142,7 @@ fn tell_of_minus(error: &mut clap::Error) {
     version,
     long_version = parts::long_version(),
     about = "Many weak strands, one strong line: a multipath tunnel over all your links",
-    after_help = EXIT_CODES,
+    after_help = EXAMPLES_AND_EXIT_CODES,
     propagate_version = true
 )]
 struct Cli {
@@ -152,7 +152,13 @@ struct Cli {
     command: Option<Command>,
 }
 
-const EXIT_CODES: &str = "\
+const EXAMPLES_AND_EXIT_CODES: &str = "\
+Examples:
+  braid concentrator init      # on the server with a public address
+  braid home join LINE         # on the router, with the line that `add-home` printed
+  braid status
+  braid doctor
+
 Exit codes:
   0  done
   1  failed; the message says why

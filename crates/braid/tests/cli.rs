@@ -207,7 +207,8 @@ fn each_kind_of_failure_has_its_exit_code() {
 #[test]
 fn the_help_tells_the_exit_codes() {
     // Each command's own help: `cli::tests`.
-    assert!(stdout(&braid(&["--help"])).contains("Exit codes:"));
+    let help = stdout(&braid(&["--help"]));
+    assert!(help.contains("Examples:") && help.contains("Exit codes:"), "{help}");
     assert!(stdout(&braid(&["lab", "run", "--help"])).contains("Exit status:"));
 }
 
