@@ -11,4 +11,4 @@ mod stand_ins;
 pub use allowed_ips::AllowedIps;
 pub use forwarding::{Forward, ForwardingDatabase, ForwardingLimits, MacAddress};
 pub use room::{Admitted, Residents, Room};
-pub use stand_ins::{FULL, Health, StandIns, Step};
+pub use stand_ins::{Health, StandIns, Step};

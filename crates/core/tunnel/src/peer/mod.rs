@@ -569,7 +569,7 @@ impl Peer {
             timers.set(Timer::Tuning, Some(now + TUNING));
             ingress.tune(paths, capacity);
             reliability.tune(paths);
-            receive.tune(paths);
+            receive.tune(paths, capacity);
         }
     }
 }

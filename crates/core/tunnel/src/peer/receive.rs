@@ -7,7 +7,7 @@ use crate::exit::{AckAggregator, Delivered, ExitStatus, Patience, Reordering};
 use crate::peer::paths::PathSet;
 use crate::redundancy::erasure::{Decoder, Member, Parity, Recovered, SourceId};
 use braid_inner::Layer;
-use braid_units::{ByteSize, Time};
+use braid_units::{ByteSize, Rate, Time};
 use braid_wire::{Abandoned, Chunk, ContextFrame, ErasureFrame, Frame, Frames};
 use std::time::Duration;
 
@@ -173,10 +173,10 @@ impl Receive {
     }
 
     /// Takes over how long the slowest path's round trip is.
-    pub fn tune(&mut self, paths: &PathSet) {
+    pub fn tune(&mut self, paths: &PathSet, capacity: Rate) {
         let more = paths.slowest_round_trip() * PATIENCE_ROUND_TRIPS;
         self.patience = Patience { ordered: PATIENCE.ordered + more, ..PATIENCE };
-        self.acks.set_round_trips(paths.least_round_trip(), paths.slowest_that_counts());
+        self.acks.set_round_trips(paths.least_round_trip(), paths.slowest_that_counts(capacity));
     }
 
     /// Stops waiting where the patience is over.

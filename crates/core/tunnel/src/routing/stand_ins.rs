@@ -37,7 +37,7 @@ const TOGETHER: Duration = Duration::from_secs(5);
 const STAYS_AFTER: Duration = Duration::from_secs(1);
 
 /// From this rank on nobody goes to one of their own accord: it is full, or about to go.
-pub const FULL: u8 = Service::FULL;
+const FULL: u8 = Service::FULL;
 /// That of one that is far worse than another.
 const FAR: u8 = FULL - 1;
 

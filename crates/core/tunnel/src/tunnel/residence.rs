@@ -20,10 +20,7 @@ impl Tunnel {
         match admitted {
             Admitted::Here => self.tell_others(now),
             Admitted::Elsewhere => self.holding.end(home, &mut self.outbox),
-            Admitted::Refused => {
-                let rank = self.peers.get(home).map_or(0, |entry| entry.rank);
-                self.say_rank(home, rank.max(Service::FULL), now);
-            }
+            Admitted::Refused => self.say_rank(home, now),
         }
         Served { here: admitted == Admitted::Here, ..said }
     }
@@ -41,7 +38,7 @@ impl Tunnel {
         let others = self.peers.iter().filter(is_elsewhere).map(|(id, _)| id);
         for home in others.collect::<Vec<_>>() {
             self.residents.turn_away(home, now);
-            self.say_rank(home, Service::FULL, now);
+            self.say_rank(home, now);
         }
     }
 
@@ -77,8 +74,7 @@ impl Tunnel {
             }
         }
         for home in self.residents.welcome(now) {
-            let rank = self.peers.get(home).map_or(0, |entry| entry.rank);
-            self.say_rank(home, rank, now);
+            self.say_rank(home, now);
         }
     }
 
@@ -91,16 +87,18 @@ impl Tunnel {
             return;
         }
         entry.rank = rank;
-        if self.residents.is_refused(home) {
-            self.say_rank(home, rank.max(Service::FULL), now);
-        } else {
+        if !self.residents.is_refused(home) {
             self.residents.forget_refusal(home);
-            self.say_rank(home, rank, now);
         }
+        self.say_rank(home, now);
     }
 
-    fn say_rank(&mut self, home: PeerId, rank: u8, now: Time) {
+    /// One that is turned away hears that there is no room, however willing we are else.
+    fn say_rank(&mut self, home: PeerId, now: Time) {
+        let rank = self.peers.get(home).map_or(0, |entry| entry.rank);
+        let turned_away = self.residents.has_turned_away(home);
+        let word = if turned_away { rank.max(Service::FULL) } else { rank };
         let epoch = self.next_epoch(now);
-        self.say(home, Service { word: rank, epoch });
+        self.say(home, Service { word, epoch });
     }
 }

@@ -1,8 +1,8 @@
 //! The homes and concentrators of a fleet: the real code, with a modelled network in between.
 
-use braid_registry::placement::{Places, order};
+use braid_registry::placement::{FULL, Places, order};
 use braid_registry::{Alive, Concentrator, Fleet, Home};
-use braid_tunnel::routing::{Admitted, FULL, Health, Residents, Room, StandIns, Step};
+use braid_tunnel::routing::{Admitted, Health, Residents, Room, StandIns, Step};
 use braid_units::Time;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

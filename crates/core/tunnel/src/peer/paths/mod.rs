@@ -341,12 +341,13 @@ impl PathSet {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
-    /// The same of the slowest of those that bring a part that counts, or may turn out to.
-    pub fn slowest_that_counts(&self) -> Duration {
-        let capacity = self.capacity().bytes_per_sec();
+    /// The same of the slowest of those that bring a part of `capacity` that counts, or may turn out
+    /// to.
+    pub fn slowest_that_counts(&self, capacity: Rate) -> Duration {
         let counts = |path: &&Path| {
             let rate = path.congestion.bandwidth().bytes_per_sec();
-            path.congestion.in_startup() || rate.saturating_mul(PART_THAT_COUNTS) >= capacity
+            let most = rate.saturating_mul(PART_THAT_COUNTS);
+            path.congestion.in_startup() || most >= capacity.bytes_per_sec()
         };
         self.up().filter(counts).map(|path| path.rtt.base()).max().unwrap_or_default()
     }
