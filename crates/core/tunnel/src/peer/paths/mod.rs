@@ -341,8 +341,7 @@ impl PathSet {
         self.up().map(|path| path.rtt.base()).max().unwrap_or_default()
     }
 
-    /// The same of the slowest of those that bring a part of `capacity` that counts, or may turn out
-    /// to.
+    /// The same of the slowest of those that bring a part of `capacity` that counts, or may do so.
     pub fn slowest_that_counts(&self, capacity: Rate) -> Duration {
         let counts = |path: &&Path| {
             let rate = path.congestion.bandwidth().bytes_per_sec();
