@@ -349,7 +349,7 @@ impl Client {
         let response =
             sender.send_request(request).await.map_err(|error| match error.is_parse() {
                 true => self.broken(error),
-                // It ended before it answered.
+                // The tunnel ended before it answered.
                 false => ClientError::NotRunning(self.socket.clone()),
             })?;
         let status = response.status();
@@ -382,10 +382,10 @@ fn link_path(name: &str) -> String {
     format!("/v1/links/{}", escaped(name))
 }
 
-/// All characters that names don't contain.
+/// All characters except those of names.
 const NOT_OF_NAMES: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_');
 
-/// Names need no escaping; other text must not become another path or query.
+/// Names need no escaping; escaping keeps other text from changing the path or query.
 fn escaped(name: &str) -> PercentEncode<'_> {
     utf8_percent_encode(name, NOT_OF_NAMES)
 }

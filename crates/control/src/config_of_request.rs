@@ -1,5 +1,5 @@
-//! Which config a request is meant for: two tunnels may have one control socket in
-//! their configs, and the command of one must not change the other.
+//! Which config a request is meant for: the configs of two tunnels may name the same control
+//! socket, and a command for one must not change the other.
 
 use crate::error_answer::error;
 use axum::Router;
@@ -11,9 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The header that names the config; without it any is meant.
+/// The header that names the config; without it a request is for any config.
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("braid-config");
-/// What is answered when it's another's.
+/// The status for a request meant for another config.
 pub(crate) const ANOTHERS: StatusCode = StatusCode::MISDIRECTED_REQUEST;
 
 /// Refuses requests for another config than `file`.
@@ -35,13 +35,13 @@ where
     }))
 }
 
-/// The header's value for this file, which may be away: its path without symbolic
-/// links, percent-encoded (RFC 3986, section 2.1).
+/// The header's value for this file, which need not exist: its path without symbolic links,
+/// percent-encoded (RFC 3986, section 2.1).
 pub(crate) fn header_value(file: &Path) -> String {
     percent_encode(whole(file).as_os_str().as_bytes(), NOT_OF_HEADERS).to_string()
 }
 
-/// And what isn't ASCII.
+/// Non-ASCII characters are encoded in any case.
 const NOT_OF_HEADERS: &AsciiSet = &CONTROLS.add(b' ').add(b'%');
 
 fn whole(file: &Path) -> PathBuf {

@@ -1,5 +1,5 @@
-//! Which homes have joined by their join lines, on disk: a daemon keeps what it
-//! learns apart from the config, which is the administrator's.
+//! Which homes have joined by their join lines, on disk: a daemon keeps what it learns apart from
+//! the config, which belongs to the administrator.
 
 use crate::config::Config;
 use braid_durable::state_file;
@@ -25,7 +25,7 @@ pub struct EnrolledHome {
 
 const VERSION: u32 = 1;
 
-/// As in the file.
+/// The file's form of an entry.
 #[derive(Serialize, Deserialize)]
 struct Entry {
     enrolment_key: String,
@@ -39,7 +39,7 @@ impl EnrolledHomes {
         state_dir.join(format!("{interface}.enrolled.json"))
     }
 
-    /// Reads the file. No file is no homes.
+    /// Reads the file. A missing file means no homes.
     ///
     /// # Errors
     ///
@@ -56,7 +56,7 @@ impl EnrolledHomes {
     ///
     /// # Errors
     ///
-    /// [`io::ErrorKind::InvalidData`] where they aren't right, or a newer Braid wrote them.
+    /// [`io::ErrorKind::InvalidData`] if they are invalid, or a newer Braid wrote them.
     pub fn parse(text: &[u8]) -> io::Result<EnrolledHomes> {
         let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
         let entries: Vec<Entry> = state_file::from_json_or_bare(VERSION, text)
@@ -70,10 +70,10 @@ impl EnrolledHomes {
         homes.collect::<io::Result<_>>().map(EnrolledHomes)
     }
 
-    /// Replaces the file at once: after a crash it has the old homes or the new.
+    /// Replaces the file atomically: after a crash it has the old homes or the new ones.
     ///
     /// # Errors
-    /// What the system says, or that a newer Braid wrote the file, which stays as it was.
+    /// The system's error, or that a newer Braid wrote the file, which then stays unchanged.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         state_file::refuse_newer(file, VERSION)?;
         braid_durable::replace(file, &self.to_json()?, None)
@@ -92,17 +92,17 @@ impl EnrolledHomes {
         state_file::to_json(VERSION, entries.collect::<Vec<_>>())
     }
 
-    /// Who has joined by the line of this key.
+    /// The home that joined by the line with this key.
     pub fn get(&self, enrolment_key: &PublicKey) -> Option<&EnrolledHome> {
         self.0.get(enrolment_key)
     }
 
-    /// A home has joined by the line of this key.
+    /// Records that a home joined by the line with this key.
     pub fn insert(&mut self, enrolment_key: PublicKey, home: EnrolledHome) {
         self.0.insert(enrolment_key, home);
     }
 
-    /// Forgets the homes whose lines the config doesn't have any more.
+    /// Forgets the homes whose lines are no longer in the config.
     pub fn keep_those_of(&mut self, config: &Config) {
         let has = |key: &PublicKey| {
             let mut lines = config.peers.iter().filter_map(|peer| peer.enrolment);
@@ -111,7 +111,7 @@ impl EnrolledHomes {
         self.0.retain(|key, _| has(key));
     }
 
-    /// Gives the peers that have joined their own keys.
+    /// Sets the own keys of the peers that have joined.
     pub fn apply(&self, config: &mut Config) {
         for peer in &mut config.peers {
             let line = peer.enrolment.map(|enrolment| enrolment.key);
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(EnrolledHomes::read(&file).unwrap(), EnrolledHomes::default());
         homes().write(&file).unwrap();
         assert_eq!(EnrolledHomes::read(&file).unwrap(), homes());
-        // As it was written before it said its version.
+        // The format before it had a version.
         let entries: serde_json::Value =
             serde_json::from_slice(&homes().to_json().unwrap()).unwrap();
         std::fs::write(&file, entries["content"].to_string()).unwrap();

@@ -1,5 +1,5 @@
-//! The homes of a fleet as this concentrator last knew them, on disk: it goes on with them when the
-//! registry is gone, and begins with them.
+//! The homes of a fleet as this concentrator last knew them, on disk: it starts with them, and
+//! keeps them while the registry is unreachable.
 
 use crate::config::{Cap, Config, Enrolment, KeyFile, Name, Peer, Prefix};
 use braid_durable::state_file;
@@ -16,58 +16,59 @@ use std::time::{Duration, Instant};
 pub struct FleetHomes {
     folder: PathBuf,
     homes: BTreeMap<String, FleetHome>,
-    /// Of those that have joined: to read a key costs a multiplication on the curve.
+    /// Parsed keys of homes that have joined, since parsing one costs a multiplication on the
+    /// curve.
     public_keys: BTreeMap<String, PublicKey>,
-    /// Since when the registry hasn't them any more.
+    /// Homes that are no longer in the registry, and since when.
     missing: BTreeMap<String, Instant>,
 }
 
 /// One home.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetHome {
-    /// Its own key; none before it has joined.
+    /// Its own key; `None` until it has joined.
     pub public_key: Option<String>,
-    /// The key of its join line, and when that ends.
+    /// The key of its join line, and when the line expires.
     pub enrolment: Option<(String, String)>,
-    /// The secret that it shares with the fleet.
+    /// The preshared key of the home and the fleet.
     pub preshared_key: Option<String>,
     /// Its addresses and public prefixes.
     pub allowed_ips: Vec<String>,
-    /// What it gets at the most.
+    /// Maximum rate to the home.
     #[serde(default)]
     pub down_limit_bytes_per_sec: Option<u64>,
-    /// Highest rate from the home.
+    /// Maximum rate from the home.
     #[serde(default)]
     pub up_limit_bytes_per_sec: Option<u64>,
-    /// It is in this concentrator's own config, or was until a moment ago.
+    /// Whether it is in this concentrator's own config, or was until a moment ago.
     #[serde(default)]
     pub own: bool,
-    /// How willing this concentrator is to serve it, 0 the most.
+    /// How willing this concentrator is to serve it; 0 is the most willing.
     #[serde(default)]
     pub rank: u8,
 }
 
-/// A home that the registry hasn't any more is gone so much later: where a registry was restored
-/// from an old snapshot, the concentrators write what they have into it again first.
+/// How long after a home vanished from the registry it is forgotten. If the registry was restored
+/// from an old snapshot, the concentrators get to write their homes into it again first.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
-/// Of the file.
+/// The file's format version.
 const VERSION: u32 = 1;
-/// Only root's: there are secrets in it.
+/// For root only: the file contains secrets.
 const MODE: u32 = 0o600;
 
 impl FleetHomes {
-    /// The file for the tunnel `interface`; the secrets are in a folder beside it.
+    /// The file for the tunnel `interface`; the homes' secrets are in a folder beside it.
     pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
         state_dir.join(format!("{interface}.fleet.json"))
     }
 
-    /// No homes, to be kept in `file`.
+    /// An empty list, to be kept in `file`.
     pub fn none(file: &Path) -> FleetHomes {
         FleetHomes { folder: file.with_extension("keys"), ..FleetHomes::default() }
     }
 
-    /// Reads the file. No file is no homes.
+    /// Reads the file. A missing file means no homes.
     ///
     /// # Errors
     /// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file.
@@ -84,11 +85,11 @@ impl FleetHomes {
         }
     }
 
-    /// Has the file hold the registry's `homes` from now on, and for a while those that the
-    /// registry had before. Tells whether it knows other homes than before, or others of them.
+    /// Replaces the file's homes by the registry's `homes`, and keeps those missing there for a
+    /// while. Returns whether any home was added, removed or changed.
     ///
     /// # Errors
-    /// What the system says, or that a newer Braid wrote the file.
+    /// The system's error, or that a newer Braid wrote the file.
     pub fn replace(
         &mut self,
         file: &Path,
@@ -148,14 +149,14 @@ impl FleetHomes {
         self.homes = homes;
     }
 
-    /// How willing this concentrator is to serve those that have joined, by their keys.
+    /// How willing this concentrator is to serve the homes that have joined, by their keys.
     pub fn ranks(&self) -> BTreeMap<PublicKey, u8> {
         let keys = self.public_keys.iter();
         keys.filter_map(|(name, key)| Some((*key, self.homes.get(name)?.rank))).collect()
     }
 
-    /// Adds the homes that the config doesn't have, and tells those that it has the keys by which
-    /// they have joined elsewhere. What can't be read is left.
+    /// Adds the homes that the config lacks, and gives those in it the keys with which they have
+    /// joined elsewhere. Unreadable entries are skipped.
     pub fn apply(&self, config: &mut Config) {
         if config.fleet.is_none() {
             return;
@@ -180,7 +181,7 @@ impl FleetHomes {
             let Ok(name) = name.parse::<Name>() else { continue };
             let allowed_ips: Vec<Prefix> =
                 home.allowed_ips.iter().filter_map(|net| net.parse().ok()).collect();
-            // Whose would it be?
+            // Such a home would be ambiguous.
             let taken = |peer: &Peer| {
                 peer.public_key == key || peer.allowed_ips.iter().any(|it| allowed_ips.contains(it))
             };

@@ -1,6 +1,5 @@
-//! Prometheus metrics of a group of links, text format 0.0.4. Labels are the
-//! group's name, its engine and mode, the names of the config's links, and the
-//! direction: their number is bounded.
+//! Prometheus metrics of a group of links, text format 0.0.4. Labels are the group's name, its
+//! engine and mode, the names of the config's links, and the direction, so their number is bounded.
 
 use crate::group_status::{DeviceStatus, GroupLinkStatus, GroupStatus};
 use crate::metrics::{Text, flag};
@@ -24,7 +23,7 @@ pub fn render(status: &GroupStatus) -> String {
     text.family("braid_group_members", "gauge", "Links in the config.", members);
     let troubles = bare(status.troubles.len() as f64);
     text.family("braid_group_troubles", "gauge", "What can't be set up at the moment.", troubles);
-    // Without a device of its own there is none to have a carrier.
+    // A group without a device of its own has no carrier to report.
     let device = status.device.iter();
     let carrier = device.clone().map(|device| (String::new(), flag(device.carrier)));
     text.family("braid_group_carrier", "gauge", "Traffic can pass the group's device.", carrier);
@@ -34,7 +33,7 @@ pub fn render(status: &GroupStatus) -> String {
     text.0
 }
 
-/// What a link is or is not: name, help, value.
+/// A link's flag: name, help, value.
 type LinkFlag = (&'static str, &'static str, fn(&GroupLinkStatus) -> bool);
 
 const LINK_FLAGS: &[LinkFlag] = &[

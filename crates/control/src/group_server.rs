@@ -18,30 +18,29 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener};
 
-/// A group that can be asked and told.
+/// What the control socket of a group controls.
 pub trait ControlledGroup: Send + Sync + 'static {
-    /// How things are.
+    /// The current status.
     fn status(&self) -> GroupStatus;
 
-    /// Reads the config file again and takes it over. May block for a moment.
+    /// Reads the config file again and applies it. May block for a moment.
     ///
     /// # Errors
-    /// The config is wrong, or the host refused; all stays as it was.
+    /// The config is invalid, or the host refused; nothing has changed then.
     fn reload(&self) -> Result<(), Refusal>;
 
-    /// Goes on, soon, as the program whose file is there now.
+    /// Soon continues as the program now installed.
     ///
     /// # Errors
-    /// That program can't; all stays as it was.
+    /// That program can't take over; nothing has changed then.
     fn restart(&self) -> Result<(), Refusal>;
 
-    /// Begins to go down.
+    /// Starts going down.
     fn down(&self);
 }
 
-/// Serves `group` on `listener` until `stop` is ready; then finishes the
-/// requests that are under way. Requests that are meant for another config than
-/// `file` are refused.
+/// Serves `group` on `listener` until `stop` is ready; then finishes the requests in progress.
+/// Requests meant for another config than `file` are refused.
 ///
 /// # Errors
 /// None so far: after an error of the socket the server waits and goes on.
@@ -65,7 +64,7 @@ pub async fn serve(
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
-/// Serves `/metrics` alone on a TCP port.
+/// Serves only `/metrics` on a TCP port.
 ///
 /// # Errors
 /// None so far: after an error of the socket the server waits and goes on.

@@ -1,5 +1,5 @@
-//! What a running group of links tells of itself: the JSON of `GET /v1/status`
-//! and of `braid status --json`. Fields are only ever added.
+//! The state of a running group of links: the JSON of `GET /v1/status` and of `braid status
+//! --json`. Fields are only ever added.
 
 use braid_engines::EngineKind;
 use ipnet::IpNet;
@@ -12,9 +12,9 @@ pub struct GroupStatus {
     pub version: String,
     /// The group's name.
     pub interface: String,
-    /// What joins its links.
+    /// The engine that joins its links.
     pub engine: EngineKind,
-    /// The engine's mode, where it has some.
+    /// The engine's mode, if it has modes.
     pub mode: Option<String>,
     /// Process id of the daemon.
     pub pid: u32,
@@ -22,11 +22,11 @@ pub struct GroupStatus {
     pub uptime_s: f64,
     /// This end's addresses.
     pub addresses: Vec<IpNet>,
-    /// The group's own device, where the engine has one and it is there.
+    /// The group's own device, if the engine has one and it exists.
     pub device: Option<DeviceStatus>,
     /// The links.
     pub links: Vec<GroupLinkStatus>,
-    /// What could not be set up just now; it is tried again.
+    /// What couldn't be set up so far; it is retried.
     pub troubles: Vec<String>,
 }
 
@@ -56,16 +56,16 @@ pub struct GroupLinkStatus {
     pub interface: String,
     /// Whether it takes part now.
     pub used: bool,
-    /// Whether it carries traffic now, as far as the kernel tells: it takes part,
-    /// has a carrier, and is not kept for when another one fails.
+    /// Whether it carries traffic now, as far as the kernel reports: it takes part, has a carrier,
+    /// and isn't a backup for another one.
     #[serde(default)]
     pub active: bool,
-    /// Why it takes no part, in words.
+    /// Why it takes no part, in words; `None` if it does.
     pub trouble: Option<String>,
     /// Its share of the flows.
     pub weight: u8,
     /// Used only when no other link works.
     pub standby: bool,
-    /// Its device, while it is there.
+    /// Its device, while it exists.
     pub device: Option<DeviceStatus>,
 }

@@ -1,6 +1,6 @@
-//! The one line that takes a home into a concentrator's tunnel.
+//! The join line, which lets a home join a concentrator's tunnel.
 //!
-//! `braid-join:` and, in base64url (RFC 4648, section 5, no padding):
+//! The line is `braid-join:` and, in base64url (RFC 4648, section 5, no padding):
 //!
 //! | bytes | what |
 //! |---|---|
@@ -15,8 +15,8 @@
 //! | 1 + … | the concentrator's endpoints, each: 4 or 6 and the address, or 0 and the length and the name; then the port |
 //! | 4 | CRC-32 (IEEE 802.3) of all before |
 //!
-//! Numbers are big-endian. The first who comes with the token is the home from
-//! then on, with a key of its own; after that the line is worth nothing.
+//! Numbers are big-endian. Whoever first presents the token becomes the home, with a key of its
+//! own; after that the line is useless.
 
 use crate::config::{Endpoint, Host, Layer, Name};
 use base64ct::{Base64UrlUnpadded, Encoding};
@@ -28,16 +28,16 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::num::NonZeroU16;
 use std::str::FromStr;
 
-/// What a home needs to know.
+/// What a home needs to know to join.
 #[derive(Clone, Debug)]
 pub struct JoinLine {
     /// What the tunnel carries.
     pub layer: Layer,
     /// MTU of the device, bytes.
     pub mtu: u16,
-    /// What lets the home in.
+    /// The token that lets the home in.
     pub token: EnrolmentToken,
-    /// Until when, by the concentrator's clock; whole seconds.
+    /// When the line expires, by the concentrator's clock; whole seconds.
     pub until: Timestamp,
     /// The concentrator's public key.
     pub concentrator: PublicKey,
@@ -47,14 +47,14 @@ pub struct JoinLine {
     pub addresses: Vec<IpNet>,
     /// Where the concentrator listens; not empty.
     pub endpoints: Vec<Endpoint>,
-    /// Its port for TLS, if it has one: for homes whose networks let no UDP pass.
+    /// Its port for TLS, if it has one: for homes in networks that block UDP.
     pub fallback_port: Option<NonZeroU16>,
 }
 
 /// Why a line can't be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JoinLineError {
-    /// Something else.
+    /// It isn't a join line.
     #[error(
         "this is not a join line: one begins with \"braid-join:\"; copy the whole line that `braid \
          concentrator init` printed"
@@ -63,7 +63,7 @@ pub enum JoinLineError {
     /// Characters were lost or changed.
     #[error("the join line is damaged; copy it again, whole and without line breaks")]
     Damaged,
-    /// Another version's.
+    /// It is from another version.
     #[error(
         "the join line is of version {0}, this braid reads version {VERSION}; have the same version \
          of braid at both ends, and make another line with `braid concentrator add-home`"
@@ -77,7 +77,7 @@ impl JoinLine {
 }
 
 impl JoinLine {
-    /// Its concentrator, for people.
+    /// The concentrator, for display.
     pub fn concentrator_words(&self) -> String {
         let first = self.endpoints.first().map(ToString::to_string);
         format!("the concentrator at {}", first.unwrap_or_default())
@@ -304,7 +304,7 @@ mod tests {
             prop_assert!(changed == text || changed.parse::<JoinLine>().is_err());
         }
 
-        /// Also with a right checksum, no content makes it panic.
+        /// Even with a valid checksum, no content causes a panic.
         #[test]
         fn any_content_is_answered(mut bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             if let Some(first) = bytes.first_mut() { *first = VERSION; }

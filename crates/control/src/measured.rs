@@ -1,9 +1,9 @@
-//! What a measurement of the links found.
+//! The results of measuring the links.
 
 use serde::{Deserialize, Serialize};
 
-/// What the tunnel carried to and from the concentrator while nothing but the measurement was
-/// asked of it.
+/// What the tunnel carried to and from the concentrator during a measurement, without other
+/// traffic.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// Each link alone, in the config's order.
@@ -12,23 +12,23 @@ pub struct Measured {
     pub together: Rates,
     /// All links together, one connection.
     pub one_connection: Rates,
-    /// How busy the other end's processors were meanwhile, 0 to 1, where it told.
+    /// How busy the other end's processors were meanwhile, 0 to 1, if it reported that.
     pub load_there: Option<f64>,
 }
 
-/// Of one link.
+/// The results of one link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkMeasure {
     /// Its name.
     pub link: String,
     /// What it carried.
     pub rates: Rates,
-    /// What it carried down in the first half of the time, Mbit/s.
+    /// Download rate in the first half of the measurement, Mbit/s.
     pub first_half_down: f64,
-    /// And in the second.
+    /// Download rate in the second half, Mbit/s.
     pub second_half_down: f64,
-    /// What it carried of all while all links were measured together, as UDP payload: what is
-    /// sent again and headers counted. None where they weren't.
+    /// Its part while all links were measured together, as UDP payload, including headers and
+    /// retransmissions. `None` if they weren't measured together.
     #[serde(default)]
     pub as_part: Option<Rates>,
 }
@@ -46,13 +46,13 @@ pub struct Rates {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewMeasure {
-    /// Only this link, and all together.
+    /// Measure only this link, and all together.
     #[serde(default)]
     pub link: Option<String>,
-    /// Links with a quota too.
+    /// Include links with a quota.
     #[serde(default)]
     pub metered: bool,
-    /// How long each direction of each link is measured, seconds; 4 unless it is said.
+    /// How long each direction of each link is measured, seconds; by default 4.
     #[serde(default)]
     pub seconds: Option<u32>,
 }
@@ -60,21 +60,21 @@ pub struct NewMeasure {
 /// Answer of `GET /v1/measure`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasureStatus {
-    /// It goes on.
+    /// Whether a measurement is running.
     pub running: bool,
     /// What is being measured, in words.
     pub step: String,
-    /// Steps that are done, and all.
+    /// Number of finished steps.
     pub done: usize,
-    /// As above.
+    /// Number of all steps.
     pub steps: usize,
-    /// What was found so far, or last.
+    /// The results so far, or the last ones.
     pub measured: Option<Measured>,
-    /// When that was, Unix seconds.
+    /// When they were measured, Unix seconds.
     pub at_unix: Option<i64>,
-    /// Why it came to nothing.
+    /// Why the measurement failed.
     pub trouble: Option<String>,
-    /// Links that were left out, and why.
+    /// Links that were skipped, and why.
     pub left_out: Vec<String>,
 }
 
@@ -84,15 +84,15 @@ impl Measured {
         self.sum_but("")
     }
 
-    /// What all links but this one would bring: each what it brought alone, by the same share of
-    /// the sum that they reach together now, or all of it where they get in each other's way.
+    /// What all links without this one would carry: the sum of what each carried alone, times the
+    /// share of the sum that all reach together now; at least as much as the best of them alone.
     pub fn without(&self, link: &str) -> Rates {
         let (sum, rest) = (self.sum(), self.sum_but(link));
         let share = |together: f64, sum: f64| match sum > 0.0 {
             true => (together / sum).clamp(0.0, 1.0),
             false => 1.0,
         };
-        // A link that holds the others up is what lowers the share.
+        // If this link slows the others down, it is itself the cause of the low share.
         let best = self.links.iter().filter(|one| one.link != link);
         let best_down = best.clone().map(|one| one.rates.down).fold(0.0, f64::max);
         let best_up = best.map(|one| one.rates.up).fold(0.0, f64::max);

@@ -1,11 +1,11 @@
-//! Prometheus metrics, text format 0.0.4. Labels are the names of the config's
-//! peers and links, and the direction: their number is bounded.
+//! Prometheus metrics, text format 0.0.4. Labels are the names of the config's peers and links, and
+//! the direction, so their number is bounded.
 
 use crate::status::{AlertStatus, PathState, PathStatus, PeerStatus, RuleStatus, Status, Traffic};
 use braid_pool::prometheus::escape;
 use std::fmt::Write;
 
-/// What `Content-Type` says of the text.
+/// The text's `Content-Type`.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All metrics of one tunnel.
@@ -336,14 +336,13 @@ pub(crate) fn flag(value: bool) -> f64 {
     if value { 1.0 } else { 0.0 }
 }
 
-/// A text under construction.
+/// Metrics being written.
 #[derive(Default)]
 pub(crate) struct Text(pub(crate) String);
 
 impl Text {
-    /// A metric's head and its samples. Two paths of one link to one peer (IPv4
-    /// and IPv6) have the same labels: their values are added up, save that the
-    /// larger of two gauges counts.
+    /// Writes a metric's head and samples. Two paths of one link to one peer (IPv4 and IPv6) have
+    /// the same labels: their counters are added up, and of two gauges the larger one counts.
     pub(crate) fn family(
         &mut self,
         name: &str,

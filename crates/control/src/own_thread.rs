@@ -1,4 +1,5 @@
-//! Requests that may wait, while the control socket is served.
+//! Runs requests that may block on a thread of their own, so that the control socket stays
+//! responsive.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,16 +7,16 @@ use std::sync::OnceLock;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use tokio::sync::oneshot;
 
-/// More than this wait for a request that is under way nowhere but in an attack.
+/// Maximum number of waiting requests; only an attack has more.
 const WAITING: usize = 64;
 
 type Request = Box<dyn FnOnce() + Send>;
 
-/// One a process, as is the control socket.
+/// One per process, like the control socket.
 static REQUESTS: OnceLock<SyncSender<Request>> = OnceLock::new();
 
-/// Starts the thread that [`on_own_thread`] has them done by, one after the other. Early: a thread
-/// that begins when there is no memory left ends the process.
+/// Starts the thread that runs requests for [`on_own_thread`], one after another. Call it early: a
+/// thread that starts when memory has run out ends the process.
 ///
 /// # Errors
 /// That of pthread_create(3).
@@ -26,16 +27,16 @@ pub(crate) fn start() -> io::Result<()> {
     let (requests, received) = sync_channel::<Request>(WAITING);
     std::thread::Builder::new().name("requests".into()).spawn(move || {
         for request in received {
-            // Its words are printed; who asked is told by the answer that doesn't come.
+            // The panic's message is printed; the caller notices the missing answer.
             let _ = catch_unwind(AssertUnwindSafe(request));
         }
     })?;
-    // Another was as early: this one's thread ends.
+    // If another call was first, this one's thread ends.
     let _ = REQUESTS.set(requests);
     Ok(())
 }
 
-/// Does it there.
+/// Runs `act` on that thread.
 ///
 /// # Errors
 /// Too many wait, or it panicked.
@@ -44,7 +45,7 @@ pub(crate) async fn on_own_thread<T: Send + 'static>(
 ) -> io::Result<T> {
     let (done, is_done) = oneshot::channel();
     let request: Request = Box::new(move || {
-        // Who asked may be gone.
+        // The caller may be gone.
         let _ = done.send(act());
     });
     start()?;

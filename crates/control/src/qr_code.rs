@@ -1,11 +1,11 @@
-//! QR codes (ISO/IEC 18004): what a camera reads off a screen.
+//! QR codes (ISO/IEC 18004), for a camera to read off a screen.
 
 use fast_qr::{ECL, QRBuilder, QRCode};
 
 /// The QR code of a text.
 pub struct QrCode(QRCode);
 
-/// No QR code has room for so long a text.
+/// The text is too long for any QR code.
 #[derive(Debug, thiserror::Error)]
 #[error("this is too long for a QR code")]
 pub struct TooLong;
@@ -14,22 +14,22 @@ pub struct TooLong;
 const QUIET: usize = 4;
 
 impl QrCode {
-    /// Readable with a seventh of it spoilt (level M): screens are clean, and a smaller code is
-    /// read from farther away.
+    /// A code that is readable with a seventh of it damaged (level M): screens are clean, and a
+    /// smaller code can be read from farther away.
     ///
     /// # Errors
-    /// [`TooLong`]: from 2,332 bytes on.
+    /// [`TooLong`] if the text has 2,332 bytes or more.
     pub fn of(text: &str) -> Result<QrCode, TooLong> {
         QRBuilder::new(text).ecl(ECL::M).build().map(QrCode).map_err(|_| TooLong)
     }
 
-    /// Modules on each side, with the light ones around it.
+    /// Modules on each side, including the light ones around it.
     #[must_use]
     pub fn side(&self) -> usize {
         self.0.size + 2 * QUIET
     }
 
-    /// Whether the module at this column and row is dark, counted with those around it.
+    /// Whether the module at this column and row, counted from the light ones around it, is dark.
     #[must_use]
     pub fn is_dark(&self, column: usize, row: usize) -> bool {
         let inside = |at: usize| at.checked_sub(QUIET).filter(|at| *at < self.0.size);
@@ -56,7 +56,7 @@ impl QrCode {
         path
     }
 
-    /// Lines of text, each of two rows of modules: what is dark is drawn.
+    /// Lines of text, each showing two rows of modules; dark ones are drawn.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {
         let line = |upper: usize| {
@@ -76,9 +76,9 @@ impl QrCode {
 mod tests {
     use super::*;
 
-    /// What a reader reads.
+    /// Decodes a code as a reader does.
     fn read(side: usize, is_dark: impl Fn(usize, usize) -> bool) -> String {
-        // Readers look at pictures, in which a module has some pixels.
+        // Readers expect pictures in which a module has several pixels.
         const PIXELS: usize = 3;
         let mut picture =
             rqrr::PreparedImage::prepare_from_bitmap(side * PIXELS, side * PIXELS, |x, y| {
@@ -89,7 +89,7 @@ mod tests {
         found[0].decode().unwrap().1
     }
 
-    /// As long as lines with a long name and many addresses are.
+    /// Texts as long as join lines with a long name and many addresses.
     fn texts() -> Vec<String> {
         [1, 20, 150, 230, 600, 2331]
             .map(|length| "braid-join:Ag".repeat(180)[..length].to_owned())

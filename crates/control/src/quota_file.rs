@@ -26,12 +26,12 @@ pub fn path(state_dir: &Path, interface: &str) -> PathBuf {
     state_dir.join(format!("{interface}.quota.json"))
 }
 
-/// Reads the counters. No file is no counters.
+/// Reads the counters. A missing file means no counters.
 ///
 /// # Errors
 ///
-/// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file, and for one that a
-/// newer Braid wrote.
+/// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file, or one that a newer Braid
+/// wrote.
 pub fn read(file: &Path) -> io::Result<QuotaCounters> {
     match std::fs::read(file) {
         Ok(text) => state_file::from_json_or_bare(VERSION, &text),
@@ -40,10 +40,10 @@ pub fn read(file: &Path) -> io::Result<QuotaCounters> {
     }
 }
 
-/// Replaces the file at once: after a crash it has the old counters or the new.
+/// Replaces the file atomically: after a crash it has the old counters or the new ones.
 ///
 /// # Errors
-/// What the system says, or that a newer Braid wrote the file, which stays as it was.
+/// The system's error, or that a newer Braid wrote the file, which then stays unchanged.
 pub fn write(file: &Path, counters: &QuotaCounters) -> io::Result<()> {
     state_file::replace(file, VERSION, counters, None)
 }
@@ -62,7 +62,7 @@ mod tests {
         write(&file, &counters).unwrap();
         write(&file, &counters).unwrap();
         assert_eq!(read(&file).unwrap(), counters);
-        // As it was written before it said its version.
+        // The format before it had a version.
         std::fs::write(&file, serde_json::to_vec(&counters).unwrap()).unwrap();
         assert_eq!(read(&file).unwrap(), counters);
         std::fs::write(&file, state_file::to_json(VERSION + 1, &counters).unwrap()).unwrap();

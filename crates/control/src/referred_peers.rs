@@ -1,5 +1,5 @@
-//! The concentrators to which others have referred this home, on disk: it begins with them, also
-//! where none of its config's answers any more.
+//! The concentrators to which others have referred this home, on disk: it starts with them, so that
+//! it finds one even if none in its config answers any longer.
 
 use crate::config::{Config, Endpoint, Layer, Name, Peer};
 use braid_durable::state_file;
@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// By the key of the config's concentrator that they stand in for.
+/// By the key of the configured concentrator that they stand in for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReferredPeers(BTreeMap<PublicKey, Vec<ReferredPeer>>);
 
-/// One of them.
+/// A concentrator to which the home was referred.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReferredPeer {
     /// Its name in its fleet.
@@ -24,7 +24,7 @@ pub struct ReferredPeer {
     pub endpoints: Vec<Endpoint>,
 }
 
-/// As in the file.
+/// The file's form of a [`ReferredPeer`].
 #[derive(Serialize, Deserialize)]
 struct Entry {
     stands_in_for: String,
@@ -33,9 +33,9 @@ struct Entry {
     endpoints: Vec<String>,
 }
 
-/// Of the file.
+/// The file's format version.
 const VERSION: u32 = 1;
-/// Whoever has a name of the config gets another one, of these at the most.
+/// A peer whose name is in the config already gets a suffixed name; this many suffixes are tried.
 const NAMES_TRIED: u8 = 9;
 const LONGEST_NAME: usize = 32;
 
@@ -45,7 +45,7 @@ impl ReferredPeers {
         state_dir.join(format!("{interface}.referred.json"))
     }
 
-    /// Reads the file. No file is nobody.
+    /// Reads the file. A missing file means no peers.
     ///
     /// # Errors
     /// The system's error; [`io::ErrorKind::InvalidData`] for a damaged file.
@@ -60,7 +60,7 @@ impl ReferredPeers {
     /// Reads the file's contents.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] where they aren't right.
+    /// [`io::ErrorKind::InvalidData`] if they are invalid.
     pub fn parse(text: &[u8]) -> io::Result<ReferredPeers> {
         let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
         let entries: Vec<Entry> = state_file::from_json(VERSION, text)?;
@@ -76,10 +76,10 @@ impl ReferredPeers {
         Ok(ReferredPeers(all))
     }
 
-    /// Replaces the file at once: after a crash it has the old ones or the new.
+    /// Replaces the file atomically: after a crash it has the old peers or the new ones.
     ///
     /// # Errors
-    /// What the system says, or that a newer Braid wrote the file, which stays as it was.
+    /// The system's error, or that a newer Braid wrote the file, which then stays unchanged.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         state_file::refuse_newer(file, VERSION)?;
         braid_durable::replace(file, &self.to_json()?, None)
@@ -101,8 +101,8 @@ impl ReferredPeers {
         state_file::to_json(VERSION, entries.collect::<Vec<_>>())
     }
 
-    /// Those that stand in for this concentrator are these from now on, and those of before that
-    /// are still `needed`. Tells whether that is news.
+    /// Sets the peers that stand in for this concentrator, and keeps earlier ones that are still
+    /// `needed`. Returns whether that changes anything.
     pub fn replace(
         &mut self,
         owner: PublicKey,
@@ -125,14 +125,14 @@ impl ReferredPeers {
         true
     }
 
-    /// Leaves out those that stand in for concentrators that the config hasn't any more.
+    /// Removes those that stand in for concentrators no longer in the config.
     pub fn keep_those_of(&mut self, config: &Config) {
         self.0.retain(|owner, _| config.peers.iter().any(|peer| peer.public_key == *owner));
     }
 
-    /// Adds them as peers, but those that the config has, or that have this host's `own_key`.
+    /// Adds them as peers, except those that are in the config or have this host's `own_key`.
     pub fn apply(&self, config: &mut Config, own_key: PublicKey) {
-        // Who serves which Ethernet address is learnt, so there nobody stands in.
+        // Where an Ethernet address is served is learnt, so nobody can stand in there.
         if config.interface.layer == Layer::L2 {
             return;
         }
@@ -158,7 +158,8 @@ impl ReferredPeers {
                     stands_in_for: Some(owner.name.clone()),
                     allowed_ips: Vec::new(),
                     of_fleet: true,
-                    // The fleet has one secret with a home, and its concentrators are alike.
+                    // All concentrators of a fleet share one secret with a home, and are configured
+                    // alike.
                     ..owner.clone()
                 });
             }
@@ -167,7 +168,7 @@ impl ReferredPeers {
 }
 
 impl ReferredPeer {
-    /// One whose addresses are these, as far as they can be read; none if no one can.
+    /// A peer with those of these endpoints that can be parsed; `None` if none can.
     pub fn new(name: Name, public_key: PublicKey, endpoints: &[String]) -> Option<ReferredPeer> {
         let endpoints: Vec<Endpoint> =
             endpoints.iter().filter_map(|endpoint| endpoint.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! What a running tunnel can be asked to do, over the control socket.
+//! Requests to a running tunnel, over the control socket.
 
 use crate::config::{LinkChange, Mode, Protocol};
 use crate::measured::{MeasureStatus, NewMeasure};
@@ -8,18 +8,18 @@ use braid_history::{Health, Recorder, Series};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Something that can be asked and told, such as the daemon.
+/// What the control socket controls: the daemon.
 pub trait Controlled: Send + Sync + 'static {
-    /// How things are.
+    /// The current status.
     fn status(&self) -> Status;
 
-    /// Does it, or says why not. May block for a moment.
+    /// Carries out a request. May block for a moment.
     ///
     /// # Errors
-    /// The request was refused, and why; nothing changed.
+    /// Why the request was refused; nothing has changed then.
     fn execute(&self, request: Request) -> Result<(), Refusal>;
 
-    /// What is known of the past, where any is kept.
+    /// The history, if any is kept.
     fn history(&self) -> Option<&Recorder> {
         None
     }
@@ -29,29 +29,28 @@ pub trait Controlled: Send + Sync + 'static {
         TrafficStatus::default()
     }
 
-    /// Begins to measure the links, to the other end of the tunnel.
+    /// Starts measuring the links to the other end of the tunnel.
     ///
     /// # Errors
-    /// When that can't be done here, or is being done.
+    /// When measuring isn't possible here, or is already running.
     fn measure(&self, _wish: &NewMeasure) -> Result<(), Refusal> {
         Err(Refusal::NotFound("nothing can be measured here".into()))
     }
 
-    /// How far that is, and what was found last.
+    /// The progress of the measurement and its latest results.
     fn measuring(&self) -> MeasureStatus {
         MeasureStatus::default()
     }
 
-    /// Which rule a connection would fall under, and what would become of it.
+    /// Which rule would match a connection, and where the connection would go.
     ///
     /// # Errors
-    /// [`Refusal::Invalid`] when nobody is known by the name of the device.
+    /// [`Refusal::Invalid`] when no device has the given name.
     fn explain(&self, _query: &ExplainQuery) -> Result<ExplainAnswer, Refusal> {
         Err(Refusal::NotFound("there are no rules here".into()))
     }
 
-    /// An address at which whoever opens it first is logged in to the page, in this
-    /// role.
+    /// A single-use address that logs whoever opens it in to the page, with this role.
     ///
     /// # Errors
     /// [`Refusal::NotFound`] when the page isn't served.
@@ -60,18 +59,18 @@ pub trait Controlled: Send + Sync + 'static {
     }
 }
 
-/// What somebody may do on the page.
+/// What a user may do on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UiRole {
-    /// Look.
+    /// Only look.
     Reader,
-    /// Change things too.
+    /// Make changes, too.
     Admin,
 }
 
 impl UiRole {
-    /// The word.
+    /// The keyword.
     pub fn as_str(self) -> &'static str {
         match self {
             UiRole::Reader => "reader",
@@ -84,20 +83,20 @@ impl UiRole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NewLogin {
-    /// In which role.
+    /// The role.
     pub role: UiRole,
 }
 
-/// Its answer.
+/// The answer to [`NewLogin`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoginLink {
-    /// The address, good once.
+    /// The address; it can be used once.
     pub url: String,
     /// The page's address.
     pub page: String,
-    /// For how long it is good, seconds.
+    /// How long it is valid, seconds.
     pub valid_s: u64,
-    /// SHA-256 of the page's certificate, where it has one of its own.
+    /// SHA-256 of the page's certificate, if it is self-signed.
     #[serde(default)]
     pub certificate: Option<String>,
 }
@@ -106,22 +105,22 @@ pub struct LoginLink {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct HistoryQuery {
-    /// Whose; `tunnel`, `link/NAME`, `peer/NAME`.
+    /// The series: `tunnel`, `link/NAME` or `peer/NAME`.
     pub series: Series,
-    /// From when, Unix seconds.
+    /// Beginning of the range, Unix seconds.
     pub from: i64,
-    /// Until before when.
+    /// End of the range (exclusive), Unix seconds.
     pub to: i64,
-    /// The most sums that shall come.
+    /// Maximum number of sums in the answer.
     pub most: Option<u32>,
 }
 
 /// Answer of `GET /v1/history/series`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistoryOverview {
-    /// Of which something is known.
+    /// The series that have data.
     pub series: Vec<Series>,
-    /// How the recording goes.
+    /// The state of the recorder.
     pub health: Health,
 }
 
@@ -135,9 +134,9 @@ pub struct ExplainQuery {
     pub port: u16,
     /// The transport.
     pub protocol: Protocol,
-    /// A device of the LAN, by address, hardware address or name; else this host.
+    /// A device of the LAN, by address, MAC address or name; by default this host.
     pub from: Option<String>,
-    /// Whose program of this host; else root's.
+    /// The user (UID) whose program on this host begins it; by default root.
     pub uid: Option<u32>,
     /// The DS field's code point.
     pub dscp: Option<u8>,
@@ -146,43 +145,43 @@ pub struct ExplainQuery {
 /// Answer of `GET /v1/explain`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExplainAnswer {
-    /// The rule that counts; none when none matches.
+    /// The rule that applies; `None` if none matches.
     pub rule: Option<String>,
-    /// What becomes of the connection.
+    /// Where the connection goes.
     #[serde(flatten)]
     pub way: ExplainedWay,
-    /// How the tunnel treats it by its rule, in a few words each.
+    /// How the rule makes the tunnel treat it, in a few words each.
     #[serde(default)]
     pub treated: Vec<String>,
-    /// And if the link that it takes died.
+    /// Where it would go if its link died.
     pub if_link_died: Option<ExplainedWay>,
-    /// The rules that were looked at, in order.
+    /// The rules that were considered, in order.
     pub considered: Vec<ConsideredRule>,
 }
 
-/// A rule that was looked at.
+/// A rule that was considered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConsideredRule {
     /// Its name.
     pub rule: String,
     /// Its line in the config.
     pub line: usize,
-    /// Why it doesn't match; none when it does.
+    /// Why it doesn't match; `None` if it does.
     pub mismatch: Option<String>,
 }
 
-/// What becomes of a connection.
+/// Where a connection goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "goes")]
 pub enum ExplainedWay {
-    /// It takes the tunnel.
+    /// Through the tunnel.
     Tunnel,
-    /// It leaves beside it.
+    /// Directly, bypassing the tunnel.
     Direct {
-        /// By this link; none where the host's own routes decide.
+        /// Over this link; `None` if the host's own routes decide.
         link: Option<String>,
     },
-    /// It is refused.
+    /// Nowhere: it is refused.
     Blocked,
 }
 
@@ -190,7 +189,7 @@ pub enum ExplainedWay {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficQuery {
-    /// How many flows at most.
+    /// Maximum number of flows.
     pub most: Option<u32>,
 }
 
@@ -198,14 +197,14 @@ pub struct TrafficQuery {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct EventsQuery {
-    /// Only what is older, Unix seconds.
+    /// Only events older than this, Unix seconds.
     pub before: Option<i64>,
-    /// How many at most.
+    /// Maximum number of events.
     pub most: Option<u32>,
 }
 
-/// A change to a running tunnel. It lasts until `down` or `Reload`; the config
-/// file is the asker's to change.
+/// A change to a running tunnel. It lasts until `down` or `Reload`; changing the config file is up
+/// to the caller.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
     /// `POST /v1/links`.
@@ -222,26 +221,24 @@ pub enum Request {
         /// Which.
         name: String,
     },
-    /// `POST /v1/links/{name}/login`: host and LAN get to the page that the link's network wants
-    /// to be seen first, by this link alone, once it is found.
+    /// `POST /v1/links/{name}/login`: lets the host and LAN reach the login page that the link's
+    /// network requires, over this link alone, once the page is found.
     OpenPortal {
         /// Which.
         link: String,
     },
     /// `PUT /v1/mode`.
     SetMode(Mode),
-    /// `POST /v1/reload`: read the config file again and take over its peers,
-    /// links and mode.
+    /// `POST /v1/reload`: reads the config file again and applies its peers, links and mode.
     Reload,
-    /// Homes have joined or gone elsewhere in the fleet; by the daemon itself.
+    /// Homes of the fleet have joined or moved; sent by the daemon itself.
     ReadHomes,
-    /// `POST /v1/restart`: go on as the program whose file is there now; what is set on the
-    /// host stays.
+    /// `POST /v1/restart`: continues as the program now installed; what is set on the host stays.
     Restart,
     /// `POST /v1/down`.
     Down,
-    /// `POST /v1/stop`: as `Down`, but a kill switch stays in force, as when a
-    /// service is stopped.
+    /// `POST /v1/stop`: like `Down`, but a kill switch stays in force, as when a service is
+    /// stopped.
     Stop,
 }
 
@@ -267,10 +264,10 @@ pub struct NewMode {
 /// Why a request was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// What it names does not exist.
+    /// Something that it names doesn't exist.
     #[error("{0}")]
     NotFound(String),
-    /// It makes no sense, or contradicts the config.
+    /// It is invalid, or contradicts the config.
     #[error("{0}")]
     Invalid(String),
     /// It was tried and failed.
@@ -278,7 +275,7 @@ pub enum Refusal {
     Failed(String),
 }
 
-/// Body of every answer that is not a success.
+/// Body of every error answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ErrorBody {
     /// In words.

@@ -1,5 +1,5 @@
-//! The control socket: HTTP and JSON over a Unix socket, for root and the
-//! socket's group, or for whom a [`Gate`] admits. `GET` only reads.
+//! The control socket: HTTP and JSON over a Unix socket, for root and the socket's group, or for
+//! whoever a [`Gate`] admits. `GET` only reads.
 
 pub(crate) mod listener;
 mod past;
@@ -33,15 +33,15 @@ use std::path::Path;
 use std::sync::Arc;
 use tokio::net::{TcpListener, UnixListener, UnixStream};
 
-/// No request needs more.
+/// Maximum size of a request's body; more than any needs.
 const MAX_BODY: usize = 64 * 1024;
 
-/// Serves `controlled` on `listener` until `stop` is ready; then finishes the
-/// requests that are under way. Requests that are meant for another config than
-/// `file` are refused.
+/// Serves `controlled` on `listener` until `stop` is ready; then finishes the requests in progress.
+/// Requests meant for another config than `file` are refused.
 ///
 /// # Errors
-/// When there is no thread for requests; after an error of the socket the server waits and goes on.
+/// When no thread for requests can be started. After an error of the socket the server waits and
+/// continues.
 pub async fn serve(
     listener: UnixListener,
     controlled: Arc<dyn Controlled>,
@@ -53,11 +53,11 @@ pub async fn serve(
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
-/// As [`serve`], for root and for whom `admits` lets in: others can connect, and are told that
-/// they may not.
+/// Like [`serve`], for root and whoever `admits` lets in: others can connect, and are told that
+/// they have no permission.
 ///
 /// # Errors
-/// Those of [`serve`], and when the socket can't be opened to all.
+/// Those of [`serve`], and when the socket's permissions can't be opened up.
 pub async fn serve_admitted(
     listener: UnixListener,
     admits: Admits,
@@ -88,11 +88,10 @@ async fn only_if_admitted(
     }
 }
 
-/// Serves `/metrics` alone on a TCP port, for a Prometheus that can't reach the
-/// control socket.
+/// Serves only `/metrics` on a TCP port, for a Prometheus that can't reach the control socket.
 ///
 /// # Errors
-/// None so far: after an error of the socket the server waits and goes on.
+/// None so far: after an error of the socket the server waits and continues.
 pub async fn serve_metrics(
     listener: TcpListener,
     controlled: Arc<dyn Controlled>,
@@ -102,14 +101,13 @@ pub async fn serve_metrics(
     axum::serve(Bounded::new(listener), router).with_graceful_shutdown(stop).await
 }
 
-/// Makes the control socket at `path`, mode 0660. A socket that a dead daemon
-/// left is replaced.
+/// Creates the control socket at `path`, mode 0660. A socket left by a dead daemon is replaced.
 ///
 /// Must be called within a tokio runtime.
 ///
 /// # Errors
-/// [`io::ErrorKind::AddrInUse`] when somebody answers there, [`io::ErrorKind::AlreadyExists`]
-/// when something else than a socket is there, else what the system says.
+/// [`io::ErrorKind::AddrInUse`] when a program answers there, [`io::ErrorKind::AlreadyExists`] when
+/// something other than a socket is there, otherwise the system's error.
 pub async fn bind(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent() {
         make_safe_directory(directory)?;
@@ -135,9 +133,9 @@ pub async fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// Makes the directory if it isn't there, mode 0755 whatever the umask. One that
-/// the world may write to is mended if it's ours: others could put a socket or
-/// a journal of theirs there.
+/// Creates the directory if it doesn't exist, mode 0755 whatever the umask. If it is ours and
+/// world-writable, its mode is corrected: otherwise others could put their own socket or journal
+/// there.
 fn make_safe_directory(directory: &Path) -> io::Result<()> {
     if directory.as_os_str().is_empty() {
         return Ok(());
@@ -280,12 +278,12 @@ async fn restart(state: Shared) -> Response {
     execute(state, Request::Restart).await
 }
 
-/// It only asks for it, so it takes no thread, which may be what is lacking.
+/// This only sets a flag, so it needs no thread, which may be what is lacking.
 async fn down(State(controlled): Shared) -> Response {
     answer(Ok(controlled.execute(Request::Down)))
 }
 
-/// As [`down`].
+/// Needs no thread, like [`down`].
 async fn stop(State(controlled): Shared) -> Response {
     answer(Ok(controlled.execute(Request::Stop)))
 }
@@ -307,7 +305,7 @@ async fn execute(State(controlled): Shared, request: Request) -> Response {
     answer(on_own_thread(move || controlled.execute(request)).await)
 }
 
-/// What became of a request.
+/// The answer to a request with this outcome.
 pub(crate) fn answer(done: io::Result<Result<(), Refusal>>) -> Response {
     match done {
         Ok(Ok(())) => StatusCode::NO_CONTENT.into_response(),

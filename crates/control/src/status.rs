@@ -1,5 +1,5 @@
-//! What a running tunnel tells of itself: the JSON of `GET /v1/status` and of
-//! `braid status --json`. Fields are only ever added.
+//! The state of a running tunnel: the JSON of `GET /v1/status` and of `braid status --json`. Fields
+//! are only ever added.
 
 use crate::config::{Layer, Mode, Transport};
 use serde::{Deserialize, Serialize};
@@ -20,86 +20,87 @@ pub struct Status {
     pub mode: Mode,
     /// MTU of the device, bytes.
     pub mtu: u16,
-    /// What the device lost.
+    /// Packets lost at the device.
     #[serde(default)]
     pub drops: DeviceDrops,
     /// Seconds since the tunnel came up.
     pub uptime_s: f64,
     /// Where the tunnel listens (concentrator), else empty.
     pub listen: Vec<SocketAddr>,
-    /// Homes are asked to go to another concentrator (concentrator).
+    /// Homes are asked to move to another concentrator (concentrator).
     #[serde(default)]
     pub draining: bool,
-    /// Configured links, also those that don't exist just now.
+    /// The configured links, including those that don't exist at the moment.
     pub links: Vec<LinkStatus>,
-    /// What works against the tunnel on the host, in words: routes that pass it by,
-    /// firewalls that refuse what it forwards.
+    /// What on the host works against the tunnel, in words: routes that bypass it, firewalls that
+    /// refuse what it forwards.
     #[serde(default)]
     pub warnings: Vec<String>,
-    /// The same in the same order, each with its kind.
+    /// The same as `warnings`, in the same order, each with its kind.
     #[serde(default)]
     pub troubles: Vec<Trouble>,
     /// The other ends.
     pub peers: Vec<PeerStatus>,
-    /// The host's name servers, where something is amiss or changed about them.
+    /// The host's name servers, if something is wrong with them or was changed.
     #[serde(default)]
     pub dns: DnsStatus,
-    /// Where the host's and its LAN's traffic goes, with `default_route`.
+    /// Where the traffic of the host and its LAN goes, with `default_route`.
     #[serde(default)]
     pub traffic: Option<Traffic>,
     /// The config's rules, in order.
     #[serde(default)]
     pub rules: Vec<RuleStatus>,
-    /// TCP connections that are split at this end, where the config asks for it.
+    /// TCP connections split at this end, if the config asks for it.
     #[serde(default)]
     pub split_tcp: Option<SplitTcpStatus>,
-    /// How the fleet's registry is, where there is a fleet.
+    /// The state of the fleet's registry, if there is a fleet.
     #[serde(default)]
     pub fleet: Option<FleetStatus>,
-    /// Those who are told of events, as the config names them.
+    /// The alerts in the config, and how their delivery goes.
     #[serde(default)]
     pub alerts: Vec<AlertStatus>,
 }
 
-/// A concentrator's part in its fleet.
+/// A concentrator's view of its fleet.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FleetStatus {
     /// Its name there.
     pub name: String,
-    /// The registry answered when it was last asked.
+    /// Whether the registry answered the last request.
     pub reachable: bool,
-    /// Seconds since it last did; none if it never has.
+    /// Seconds since it last answered; `None` if it never has.
     pub reached_s: Option<u64>,
-    /// What is amiss, in words.
+    /// Problems, in words.
     pub troubles: Vec<String>,
-    /// Homes that the fleet has, as last known.
+    /// Number of homes in the fleet, as last known.
     pub homes: u64,
-    /// Concentrators that it has, as last known.
+    /// Number of concentrators in the fleet, as last known.
     pub concentrators: u64,
 }
 
-/// How telling somebody goes.
+/// The deliveries of an alert.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AlertStatus {
     /// The alert's name in the config.
     pub name: String,
-    /// Where its messages go, without what is secret.
+    /// Where its messages go, without secrets.
     pub to: String,
     /// Events waiting to be delivered.
     pub waiting: u64,
-    /// Messages that were delivered.
+    /// Messages delivered.
     pub delivered: u64,
-    /// Events that nobody was told of: too many, or too old when there was a way out.
+    /// Events that were never delivered: there were too many, or they were too old by the time
+    /// delivery worked again.
     pub given_up: u64,
     /// Why the last attempt failed, in words, if it did.
     pub trouble: Option<String>,
     /// When a message was delivered last, Unix seconds.
     pub last_delivered_unix: Option<i64>,
-    /// When it is tried next, where something waits, Unix seconds.
+    /// When delivery is tried next, if anything waits, Unix seconds.
     pub next_attempt_unix: Option<i64>,
 }
 
-/// One rule, and what it did since the tunnel came up.
+/// One rule, and its counters since the tunnel came up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RuleStatus {
     /// Name in the config.
@@ -108,15 +109,15 @@ pub struct RuleStatus {
     pub line: usize,
     /// What it does.
     pub does: RuleDoes,
-    /// The link that a new connection would take, of a rule that sends them beside the tunnel.
+    /// The link that a new connection would take, if the rule bypasses the tunnel.
     pub link: Option<String>,
-    /// Whether it counts at this time of day.
+    /// Whether it applies at this time of day.
     pub counts_now: bool,
-    /// Connections that began by it.
+    /// Connections that began under it.
     pub connections: u64,
-    /// Packets that those sent who began them.
+    /// Packets sent by the initiators of these connections.
     pub packets: u64,
-    /// Bytes of these.
+    /// Bytes of these packets.
     pub bytes: u64,
 }
 
@@ -126,7 +127,7 @@ pub struct RuleStatus {
 pub enum RuleDoes {
     /// Through the tunnel.
     Tunnel,
-    /// Beside it, by a link.
+    /// Over a link, bypassing the tunnel.
     Direct,
     /// Refused.
     Block,
@@ -143,138 +144,136 @@ impl RuleDoes {
     }
 }
 
-/// What the proxy that splits TCP connections did since the tunnel came up.
+/// The proxy that splits TCP connections, and its counters since the tunnel came up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SplitTcpStatus {
     /// Whether it runs.
     pub running: bool,
-    /// Connections now.
+    /// Open connections.
     pub open: u64,
     /// Connections that were split.
     pub accepted: u64,
-    /// Whose other end couldn't be reached, or refused: their clients were reset.
+    /// Connections whose other end couldn't be reached or refused; their clients were reset.
     pub unreachable: u64,
-    /// That were reset since there were too many.
+    /// Connections that were reset because there were too many.
     pub over_limit: u64,
-    /// That a reset of either side ended.
+    /// Connections ended by a reset from either side.
     pub reset: u64,
-    /// Bytes that they sent into the tunnel.
+    /// Bytes sent into the tunnel.
     pub tx_bytes: u64,
-    /// Bytes that came for them out of the tunnel.
+    /// Bytes received out of the tunnel.
     pub rx_bytes: u64,
 }
 
-/// Where traffic goes that the tunnel is for.
+/// Where the traffic that is meant for the tunnel goes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase", tag = "goes")]
 pub enum Traffic {
-    /// Through it.
+    /// Through the tunnel.
     Tunnel,
-    /// Beside it, as no peer answers.
+    /// Directly, because no peer answers.
     Direct {
-        /// The link's name; none where the host's own routes decide.
+        /// The link's name; `None` if the host's own routes decide.
         link: Option<String>,
     },
-    /// Nowhere, as no peer answers and there is a kill switch.
+    /// Nowhere, because no peer answers and there is a kill switch.
     Blocked,
 }
 
-/// Who answers questions for names.
+/// The name servers in use.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DnsStatus {
     /// Those of the host's name servers that don't answer.
     pub silent: Vec<IpAddr>,
-    /// Those that are asked in place of others: silent ones, or all where the
-    /// config or a kill switch asks for that; at a concentrator those that homes
-    /// are passed on to.
+    /// Servers used instead: of silent ones, or of all if the config or a kill switch asks for
+    /// that; at a concentrator, the servers to which homes' queries are passed on.
     pub instead: Vec<IpAddr>,
-    /// systemd-resolved asks the config's through the tunnel.
+    /// Whether systemd-resolved uses the config's servers through the tunnel.
     #[serde(default)]
     pub by_resolved: bool,
 }
 
-/// Packets that were lost between this host and the tunnel's device.
+/// Packets lost between this host and the tunnel's device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeviceDrops {
-    /// On the way into the tunnel, because it didn't fetch them in time.
+    /// On the way into the tunnel, because Braid didn't read them in time.
     pub not_fetched: u64,
-    /// Out of the tunnel, because the kernel didn't take them.
+    /// On the way out of the tunnel, because the kernel didn't take them.
     pub refused: u64,
-    /// Into the tunnel, with a header that makes no sense.
+    /// On the way into the tunnel, because their header was invalid.
     pub malformed: u64,
 }
 
-/// What works against the tunnel, or keeps a rule from holding.
+/// Something that works against the tunnel, or prevents a rule from working.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trouble {
     /// For programs.
     pub kind: TroubleKind,
     /// In words.
     pub text: String,
-    /// A command that mends it, or shows more of it.
+    /// A command that fixes it, or shows more about it.
     #[serde(default)]
     pub mend: Option<String>,
 }
 
-/// Kinds of [`Trouble`]; they stay as they are.
+/// Kinds of [`Trouble`]; their names never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TroubleKind {
-    /// A route leads past the tunnel what is the tunnel's.
+    /// A route makes the tunnel's traffic bypass it.
     RouteBeside,
-    /// A default route refuses all before the tunnel is asked.
+    /// A default route refuses everything before the tunnel's routes apply.
     RouteRefuses,
     /// A firewall refuses what the tunnel forwards.
     Firewall,
-    /// A list of a rule can't be read, or not understood: nothing of it counts.
+    /// A rule's list can't be read or parsed: all of it is ignored.
     RuleFile,
-    /// Rules for names hold for nothing, or not for all.
+    /// Rules for names don't work, or only for some.
     RuleNames,
-    /// Names of several rules have one address: connections to it can't be told apart.
+    /// Names in several rules share an address: connections to it can't be told apart.
     RuleConflict,
-    /// There are more lists of links than `routing.link_marks` has room for.
+    /// The rules have more distinct lists of links than `routing.link_marks` has room for.
     RuleMarks,
-    /// One that came with a later version.
+    /// A kind that a later version added.
     #[serde(other)]
     Other,
 }
 
-/// A link of this host as the system sees it, whatever its paths do.
+/// A link of this host as the system sees it, regardless of its paths.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LinkStatus {
     /// Name in the config.
     pub name: String,
-    /// The network device, where the link is tied to one.
+    /// The network device, if the link is bound to one.
     pub interface: Option<String>,
-    /// Whether its device and an address are there.
+    /// Whether its device exists and has an address.
     pub present: bool,
-    /// Why it isn't used, in words, if so.
+    /// Why it isn't used, in words; `None` if it is.
     pub trouble: Option<String>,
-    /// The page that its network wants to be seen first (a captive portal), if one was found.
+    /// The login page that its network requires first (a captive portal), if one was found.
     #[serde(default)]
     pub portal: Option<String>,
     /// Lower tiers are filled first (mode `overflow`, `active-backup`).
     pub tier: u8,
-    /// Metered, and so one tier further than its config says.
+    /// Whether it is metered, which puts it one tier later than its config says.
     #[serde(default)]
     pub metered: bool,
     /// Used only when no other link works.
     pub standby: bool,
-    /// Allowance and what was used of it.
+    /// Its allowance and use.
     pub quota: Option<QuotaStatus>,
 }
 
-/// A link's allowance in the running period.
+/// A link's allowance and use in the current period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct QuotaStatus {
     /// Bytes allowed in a period.
     pub limit_bytes: u64,
     /// Bytes used since it began, both directions.
     pub used_bytes: u64,
-    /// When the period began, seconds since 1970 UTC; absent while the clock is
-    /// not set.
+    /// When the period began, seconds since 1970 UTC; absent until the clock is set.
     pub period_start_unix: Option<i64>,
-    /// When it will end, as above.
+    /// When it will end, in the same form.
     #[serde(default)]
     pub period_end_unix: Option<i64>,
 }
@@ -286,61 +285,61 @@ pub struct PeerStatus {
     pub name: String,
     /// Curve25519 public key, base64.
     pub public_key: String,
-    /// A session exists and at least one path works.
+    /// Whether a session exists and at least one path works.
     pub connected: bool,
-    /// What is amiss between this host and the peer, in words: a join line that
-    /// lets nobody in, a key that two hosts have.
+    /// What is wrong between this host and the peer, in words: a join line that was used up, a key
+    /// that two hosts have.
     #[serde(default)]
     pub trouble: Option<String>,
-    /// The peer that stands in for it just now: packets to its addresses go there.
+    /// The peer that currently stands in for it: packets to its addresses go there.
     #[serde(default)]
     pub served_by: Option<String>,
-    /// Whose place it takes while that is silent.
+    /// The peer whose place it takes while that is silent.
     #[serde(default)]
     pub stands_in_for: Option<String>,
-    /// It is about to go (home): another one is better, if there is one.
+    /// The peer is draining (at home): another is preferred, if there is one.
     #[serde(default)]
     pub draining: bool,
-    /// Whether the home is served here, as it says (concentrator); none of a home that has no other
-    /// concentrator, or is older than that.
+    /// Whether the home says it is served here (at a concentrator); `None` if the home has no other
+    /// concentrator, or predates this field.
     #[serde(default)]
     pub served_here: Option<bool>,
-    /// With which word of the home: the higher of two is right.
+    /// The epoch of the home's statement: if two concentrators disagree, the higher one is right.
     #[serde(skip)]
     pub served_epoch: Option<u64>,
-    /// This concentrator is full, and refused the home a moment ago: it looks for another.
+    /// Whether this concentrator is full and refused the home a moment ago, so that it looks for
+    /// another.
     #[serde(default)]
     pub refused: bool,
-    /// Its addresses are in `routing.announce_table`.
+    /// Whether its addresses are in `routing.announce_table`.
     #[serde(default)]
     pub announced: bool,
     /// Where it was last heard from.
     pub endpoint: Option<SocketAddr>,
-    /// Seconds since the last handshake was completed.
+    /// Seconds since the last handshake completed.
     pub last_handshake_s: Option<f64>,
     /// Bytes of inner packets delivered here.
     pub rx_bytes: u64,
-    /// Bytes of inner packets taken from here.
+    /// Bytes of inner packets accepted here.
     pub tx_bytes: u64,
-    /// Inner packets from it that were dropped: not from its addresses, or
-    /// broken.
+    /// Inner packets from it that were dropped as malformed or as not from its addresses.
     #[serde(default)]
     pub refused_packets: u64,
     /// Inner packets from it to other homes that were dropped.
     #[serde(default)]
     pub isolated_packets: u64,
-    /// Inner packets from it above its limit that were dropped.
+    /// Inner packets from it that were dropped as above its limit.
     #[serde(default)]
     pub over_limit_packets: u64,
-    /// One for each link (and remote address) in use.
+    /// One path for each link (and remote address) in use.
     pub paths: Vec<PathStatus>,
-    /// The queue at the entry.
+    /// The queue at the tunnel's entry.
     pub queue: QueueStatus,
     /// Inner packets in the reorder buffers, waiting for an earlier one.
     pub reordering_packets: u64,
-    /// Memory held for the peer, bytes.
+    /// Memory used for the peer, bytes.
     pub memory_bytes: u64,
-    /// Losses on paths and what became of them.
+    /// Losses on paths and their repair.
     pub repair: RepairStatus,
 }
 
@@ -372,7 +371,7 @@ pub struct RepairStatus {
     pub parity_sent: u64,
     /// Inner packets given up (deadline passed).
     pub abandoned: u64,
-    /// Copies thrown away on arrival.
+    /// Received copies that were discarded.
     pub duplicates_received: u64,
 }
 
@@ -380,23 +379,23 @@ pub struct RepairStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PathState {
-    /// Not yet answered.
+    /// Not answered yet.
     #[default]
     Probing,
     /// Carries data.
     Active,
     /// Silent under load; new data avoids it.
     Suspect,
-    /// Long silent, or its link is away.
+    /// Silent for long, or its link is gone.
     Down,
-    /// Works, waits for its turn.
+    /// Works, but is kept in reserve.
     Standby,
     /// Works, but its quota is used up.
     OverQuota,
 }
 
 impl PathState {
-    /// All there are.
+    /// All states.
     pub const ALL: &[PathState] = &[
         PathState::Probing,
         PathState::Active,
@@ -426,40 +425,40 @@ pub struct PathStatus {
     pub link: String,
     /// The peer's address on it.
     pub remote: Option<SocketAddr>,
-    /// What its datagrams go by.
+    /// The transport of its datagrams.
     #[serde(default)]
     pub transport: Transport,
-    /// What it does just now.
+    /// Its current state.
     pub state: PathState,
     /// The link's tier.
     pub tier: u8,
     /// Smoothed round-trip time, ms.
     pub srtt_ms: Option<f64>,
-    /// How much round-trip times vary (RTTVAR of RFC 9002, section 5.3), ms.
+    /// Variation of round-trip times (RTTVAR of RFC 9002, section 5.3), ms.
     #[serde(default)]
     pub jitter_ms: Option<f64>,
-    /// Lowest round-trip time lately, ms.
+    /// Recent minimum of round-trip times, ms.
     pub min_rtt_ms: Option<f64>,
-    /// Lowest of the last ten minutes, ms.
+    /// Minimum of the last ten minutes, ms.
     #[serde(default)]
     pub unloaded_rtt_ms: Option<f64>,
-    /// One-way delay towards the peer over that of the peer's fastest path, ms.
+    /// One-way delay towards the peer minus that of the peer's fastest path, ms.
     pub one_way_delta_ms: Option<f64>,
-    /// What waits in the link's own queue, as last seen, ms.
+    /// Delay in the link's own queue, as last seen, ms.
     #[serde(default)]
     pub queue_ms: Option<f64>,
-    /// Sent lately, Mbit/s.
+    /// Recent sending rate, Mbit/s.
     pub rate_tx_mbps: Option<f64>,
-    /// Received lately, Mbit/s.
+    /// Recent receiving rate, Mbit/s.
     pub rate_rx_mbps: Option<f64>,
-    /// What the path was found to carry of what is sent, Mbit/s: stays when nothing is sent.
+    /// Measured sending capacity of the path, Mbit/s; kept while nothing is sent.
     #[serde(default)]
     pub capacity_tx_mbps: Option<f64>,
-    /// Share of sent packets lost lately, 0 to 1.
+    /// Share of recently sent packets that were lost, 0 to 1.
     pub loss: f64,
     /// Largest datagram payload that passes, bytes.
     pub mtu: u16,
-    /// Bytes sent and not yet acknowledged.
+    /// Bytes sent but not yet acknowledged.
     pub in_flight_bytes: u64,
     /// UDP payload bytes sent since start.
     pub tx_bytes: u64,

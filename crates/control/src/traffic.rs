@@ -1,105 +1,105 @@
-//! Who uses the tunnel, and for what: flows and the devices that they are of.
+//! Who uses the tunnel, and for what: flows and their devices.
 
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 
-/// Answer of `GET /v1/traffic`. As everywhere `rx` is what comes from the peer, `tx` what
-/// goes to it; bytes are those of inner packets.
+/// Answer of `GET /v1/traffic`. As everywhere, `rx` is what comes from the peer, `tx` what goes to
+/// it; bytes are those of inner packets.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficStatus {
-    /// Devices, those that carry most first.
+    /// Devices, busiest first.
     pub devices: Vec<DeviceTraffic>,
-    /// Flows, those that carry most first.
+    /// Flows, busiest first.
     pub flows: Vec<FlowTraffic>,
-    /// How many flows are known; `flows` has those that were asked for.
+    /// How many flows are known; `flows` has as many as requested.
     pub flows_known: usize,
-    /// Of flows that were too many to be told apart, rates now, Mbit/s.
+    /// Current receiving rate of flows beyond those tracked one by one, Mbit/s.
     pub others_rx_mbps: f64,
-    /// As above.
+    /// Their current sending rate, Mbit/s.
     pub others_tx_mbps: f64,
-    /// Their bytes since the tunnel is up.
+    /// Bytes received by them since the tunnel came up.
     pub others_rx_bytes: u64,
-    /// As above.
+    /// Bytes sent by them since the tunnel came up.
     pub others_tx_bytes: u64,
 }
 
 /// A device on the home's side of the tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct DeviceTraffic {
-    /// By the name of its DHCP lease, or else its address.
+    /// The name of its DHCP lease, or else its address.
     pub name: String,
-    /// The address by which it was seen last.
+    /// The address at which it was last seen.
     pub address: Option<IpAddr>,
-    /// By which peer its traffic goes (at a concentrator: its home).
+    /// The peer that its traffic goes through (at a concentrator: its home).
     pub peer: String,
-    /// Its flows that are known now.
+    /// Number of its known flows.
     pub flows: usize,
-    /// Mbit/s now.
+    /// Current receiving rate, Mbit/s.
     pub rate_rx_mbps: f64,
-    /// As above.
+    /// Current sending rate, Mbit/s.
     pub rate_tx_mbps: f64,
-    /// Bytes since the tunnel is up.
+    /// Bytes received since the tunnel came up.
     pub rx_bytes: u64,
-    /// As above.
+    /// Bytes sent, counted alike.
     pub tx_bytes: u64,
-    /// By which links.
+    /// The links that carried it.
     pub links: Vec<LinkShare>,
 }
 
-/// Packets that belong together, both ways.
+/// A flow, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FlowTraffic {
-    /// By which peer it goes (at a concentrator: its home).
+    /// The peer that it goes through (at a concentrator: its home).
     pub peer: String,
     /// The name of its device.
     pub device: String,
     /// `tcp`, `udp`, `icmp`, a protocol's number, or `ethernet`.
     pub protocol: String,
-    /// The end on the home's side: address and port, where it has them.
+    /// The end on the home's side: address and port, if it has them.
     pub local: String,
     /// The other end.
     pub remote: String,
     /// `bulk`, `realtime`, `interactive`, `precious`, `acknowledgements`.
     pub class: String,
-    /// The `[[rule]]` that it falls under, as far as that is known.
+    /// The `[[rule]]` that matches it, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<String>,
-    /// Since its first packet, seconds.
+    /// Time since its first packet, seconds.
     pub age_s: f64,
-    /// Since its last packet, seconds.
+    /// Time since its last packet, seconds.
     pub idle_s: f64,
-    /// Mbit/s now.
+    /// Current receiving rate, Mbit/s.
     pub rate_rx_mbps: f64,
-    /// As above.
+    /// Current sending rate, Mbit/s.
     pub rate_tx_mbps: f64,
-    /// Bytes since it began.
+    /// Bytes received since it began.
     pub rx_bytes: u64,
-    /// As above.
+    /// Bytes sent, counted alike.
     pub tx_bytes: u64,
-    /// Bytes that this end sent again, as they were lost.
+    /// Bytes that this end sent again because they were lost.
     pub retransmitted_bytes: u64,
     /// Bytes that this end sent twice on purpose.
     pub duplicated_bytes: u64,
-    /// By which links.
+    /// The links that carried it.
     pub links: Vec<LinkShare>,
 }
 
-/// What a link carried of it, what was sent again or twice counted.
+/// What a link carried of it, including retransmissions and duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkShare {
     /// The link's name (at a concentrator: the path's number).
     pub link: String,
-    /// Bytes.
+    /// Bytes received.
     pub rx_bytes: u64,
-    /// As above.
+    /// Bytes sent, counted alike.
     pub tx_bytes: u64,
 }
 
 impl TrafficStatus {
-    /// Flows that are told of, where nobody asks for another number.
+    /// Default number of flows in an answer.
     pub const USUAL: usize = 100;
 
-    /// The first flows only.
+    /// Keeps only the first `most` flows.
     pub fn first(mut self, most: usize) -> TrafficStatus {
         self.flows.truncate(most);
         self

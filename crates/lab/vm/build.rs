@@ -1,4 +1,4 @@
-//! Builds the libraries of `preload/`, each on its own, for [`parts`] to carry.
+//! Builds the libraries in `preload/`, each separately, for [`parts`] to include.
 //!
 //! [`parts`]: src/parts.rs
 
@@ -19,8 +19,7 @@ fn main() {
         if wanted {
             build(name, &source, &library);
         } else {
-            // User Mode Linux runs on x86 only; and without it there is nothing to
-            // preload.
+            // User Mode Linux only runs on x86; without it there is nothing to preload.
             write_empty(&library);
         }
     }

@@ -1,5 +1,5 @@
-//! Makes the site of docs/ and packs it: each file by itself, so that a browser is given the bytes
-//! as they are in the program.
+//! Builds the site from docs/ and packs it: each file separately, so that browsers get the bytes as
+//! they are in the program.
 
 use braid_manual::input::{Reading, read};
 use braid_manual::site::{Input, Options, build};
@@ -10,7 +10,7 @@ use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-/// What is read first comes first.
+/// The documents to read first.
 const ORDER: [&str; 8] = [
     "README.md",
     "guide",
@@ -33,10 +33,10 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let mut pack = Vec::new();
     let mut table = String::from("&[\n");
-    // The model as JSON is for programs, which can make it themselves.
+    // Programs that want the model as JSON can generate it themselves.
     for (path, content) in site.files.iter().filter(|(path, _)| !path.ends_with(".json")) {
         let begin = pack.len();
-        // Without a name or a time: the same docs give the same bytes.
+        // Without a file name or time: the same docs give the same bytes.
         let mut packer = GzBuilder::new().write(&mut pack, Compression::best());
         packer.write_all(content)?;
         packer.finish()?;

@@ -7,13 +7,13 @@ use braid_control::config::{PoolsConfig, read_text};
 #[cfg(feature = "pools")]
 use braid_disks::{AskSmart, HostRoot, Inventory};
 
-/// Lines that may be told: as many as are read at a glance.
+/// Maximum number of lines: what can be read at a glance.
 const MOST_LINES: usize = 10;
 
-/// Uplinks or disks that are named; of more only how many.
+/// How many uplinks or disks are named; more are only counted.
 const MOST_NAMES: usize = 4;
 
-/// What is there for everybody. Pages of the manual come with packages, whose program has all.
+/// Pointers for everybody. Only packages install man pages, and their program has all parts.
 #[cfg(feature = "lab")]
 const FURTHER: (&str, &str) = (
     "All commands, the manual, and a demonstration that changes nothing:",
@@ -22,23 +22,23 @@ const FURTHER: (&str, &str) = (
 #[cfg(not(feature = "lab"))]
 const FURTHER: (&str, &str) = ("All commands:", "braid --help");
 
-/// What there is to begin with.
+/// What this machine has to start with.
 #[derive(Clone, Debug, Default)]
 struct Machine {
-    /// Whether there is a config of a tunnel, and a tunnel that runs of it.
+    /// Whether there is a config of a tunnel, and whether that tunnel runs.
     has_config: bool,
     runs: bool,
     /// Devices with a default route.
     uplinks: Vec<String>,
-    /// Public addresses that it leaves from, with the usual port.
+    /// Public source addresses, with the default port.
     public: Vec<String>,
-    /// Paths of whole disks that nothing is known to be on.
+    /// Paths of whole disks that are known to be empty.
     free_disks: Vec<String>,
-    /// Names of the pools that are here.
+    /// Names of this machine's pools.
     pools: Vec<String>,
 }
 
-/// Prints it.
+/// Prints the next steps.
 pub fn tell(global: &Global) -> Result<(), Failure> {
     print_line(&steps(&look(global)).join("\n"))
 }
@@ -48,7 +48,7 @@ fn look(global: &Global) -> Machine {
     let runs = global.client().is_ok_and(|client| client.is_running().unwrap_or(false));
     let uplinks = uplinks::find("braid0").unwrap_or_default();
     let (free_disks, pools) = disks();
-    // Of pools alone nothing can be brought up.
+    // A config with only pools has nothing to bring up.
     let of_tunnel = |text: String| !PoolsConfig::is_all_of(&text);
     Machine {
         has_config: file.exists() && read_text(&file).map_or(true, of_tunnel),
@@ -63,7 +63,7 @@ fn look(global: &Global) -> Machine {
     }
 }
 
-/// Those that are free, and the pools on others.
+/// Free disks, and the pools on the others.
 #[cfg(feature = "pools")]
 fn disks() -> (Vec<String>, Vec<String>) {
     let root = HostRoot::real();
@@ -74,12 +74,12 @@ fn disks() -> (Vec<String>, Vec<String>) {
         .filter(|disk| disk.partition.is_none() && disk.barred().is_none() && disk.is_unmarked());
     let free = free.map(|disk| disk.path.to_string()).collect();
     let pools = braid_disks::pools::observe(&root, &inventory);
-    // The system's own disk is one, too, and nobody's to look after who has made none.
+    // The system's own disk is a pool too, but a user who has made none needn't look after it.
     let made = pools.iter().filter(|pool| !pool.mounts().iter().any(|mount| mount.at == "/"));
     (free, made.map(|pool| pool.name()).collect())
 }
 
-/// Without pools nothing can be made of them.
+/// Without this part nothing can be done with disks.
 #[cfg(not(feature = "pools"))]
 fn disks() -> (Vec<String>, Vec<String>) {
     (Vec::new(), Vec::new())
@@ -152,7 +152,7 @@ mod tests {
     fn told(machine: &Machine) -> String {
         let lines = steps(machine);
         assert!(lines.len() <= MOST_LINES, "{lines:?}");
-        // Every command that is proposed is one.
+        // Every proposed command must exist.
         for line in lines.iter().filter_map(|line| line.strip_prefix("    ")) {
             for command in line.split("; ").flat_map(|part| part.split(" && ")) {
                 if command.starts_with("braid") && !command.contains("--help") {

@@ -1,8 +1,7 @@
 use std::path::{Path, PathBuf};
 
-/// The first of `NAME.EXT`, `NAME-2.EXT` … that isn't there: keys are never
-/// overwritten, whosesoever they are. Nor is it one of `named`: who names a file
-/// that isn't there may still write or remove it.
+/// The first of `NAME.EXT`, `NAME-2.EXT` … that doesn't exist, since keys are never overwritten,
+/// and that isn't in `named`: whoever names a missing file may still write or remove it.
 pub fn free_file(wanted: &Path, named: &[&Path]) -> PathBuf {
     let is_free = |file: &PathBuf| !file.exists() && !named.contains(&file.as_path());
     let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();

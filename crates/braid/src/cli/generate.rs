@@ -1,5 +1,5 @@
-//! `braid generate`: the files that a package installs beside the program. Hidden, since only who
-//! makes packages needs it.
+//! `braid generate`: the files that a package installs beside the program. Hidden, since only
+//! packagers need it.
 
 mod man_page;
 
@@ -68,7 +68,7 @@ fn tree() -> Command {
     tree
 }
 
-/// All that a user may call, each before those below it.
+/// Visits every command that users may call, each before its subcommands.
 fn for_each_command(command: &Command, visit: &mut impl FnMut(&Command)) {
     visit(command);
     for inner in command.get_subcommands().filter(|inner| !inner.is_hide_set()) {
@@ -106,7 +106,7 @@ mod tests {
                 let said = option.lines().nth(1).unwrap_or_default();
                 assert!(!said.trim().is_empty(), "{}: {option}", page.display());
             }
-            // What it refers to is there.
+            // The pages that it refers to exist.
             let (_, see) = text.split_once(".SH \"SEE ALSO\"").unwrap();
             for other in see.split("\\fB").skip(1).filter_map(|rest| rest.split("\\fR").next()) {
                 let other = man.join(format!("{}.1", other.replace("\\-", "-")));

@@ -3,7 +3,7 @@ use braid_control::group_status::{DeviceStatus, GroupStatus};
 use braid_units::{ByteSize, format_duration};
 use std::time::Duration;
 
-/// A group's status as a person reads it.
+/// A group's status for people.
 pub fn render(status: &GroupStatus) -> String {
     let up = format_duration(Duration::from_secs(status.uptime_s.max(0.0) as u64));
     let mode = status.mode.as_ref().map(|mode| format!("  {mode}")).unwrap_or_default();

@@ -82,7 +82,7 @@ impl History {
     }
 }
 
-/// Where history is read.
+/// Where history is read from.
 enum Known {
     Running(braid_control::client::Client),
     File(Store),
@@ -116,7 +116,7 @@ impl Known {
     }
 
     fn points(&self, series: &Series, from: i64, to: i64) -> Result<Points, Failure> {
-        // Hours would do, but for zones that aren't whole hours off.
+        // Minutes, because some time zones aren't whole hours off.
         const MOST: u32 = 31 * 24 * 60;
         match self {
             Known::Running(client) => {
@@ -134,7 +134,7 @@ impl Known {
     }
 }
 
-/// The database of this config's tunnel.
+/// The history database of this config's tunnel.
 pub fn file_of(config: &Config) -> PathBuf {
     config.history.file.clone().unwrap_or_else(|| {
         let interface = &config.interface;

@@ -24,10 +24,10 @@ use serde_json::json;
 use std::num::NonZeroU16;
 use std::path::Path;
 
-/// What a home calls the concentrator that it joins first.
+/// A home's name for the first concentrator that it joins.
 const CONCENTRATOR: &str = "concentrator";
 
-/// The group that packages make, for who controls the tunnel without being root.
+/// The group that packages create, for users who control the tunnel without being root.
 const CONTROL_GROUP: &str = "braid";
 
 #[derive(Subcommand)]
@@ -151,7 +151,7 @@ impl Join {
         global.print(&report(true), || done.clone())
     }
 
-    /// What a config that is there gets of this join.
+    /// What this join changes in an existing config.
     fn anew(&self, line: &JoinLine, files: &Files) -> JoinedAnew {
         JoinedAnew {
             private_key_file: file_name(&files.key),
@@ -261,7 +261,7 @@ impl Join {
 
     fn plan(&self, text: &str, links: &[Uplink], files: &Files, becomes: Vec<String>) -> String {
         let mut lines = vec!["uplinks:".to_owned()];
-        // They may come later, or be mistyped.
+        // They may appear later, or be mistyped.
         let absent = uplinks::absent(links).unwrap_or_default();
         for uplink in links {
             let gateways: Vec<String> = uplink.gateways.iter().map(ToString::to_string).collect();
@@ -305,7 +305,7 @@ impl Join {
     }
 }
 
-/// The key of a `[[peer]]` for where no UDP passes, as a line or as nothing.
+/// The line with a `[[peer]]`'s fallback port, for networks that block UDP; empty if it has none.
 fn fallback(line: &JoinLine) -> String {
     line.fallback_port.map_or(String::new(), |port| format!("fallback_port = {port}\n"))
 }

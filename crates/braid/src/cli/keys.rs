@@ -45,7 +45,7 @@ impl Keygen {
 impl Pubkey {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let mut text = Zeroizing::new(String::new());
-        // A key has 44 characters; more is no key.
+        // A key has 44 characters.
         std::io::stdin()
             .take(4096)
             .read_to_string(&mut text)

@@ -3,11 +3,11 @@ use braid_control::join_line::JoinLine;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-/// More than any line has; bounds what is read of a wrong file.
+/// More than any line has; limits how much of a wrong file is read.
 const LONGEST: u64 = 16 * 1024;
 
-/// The join line that an argument is, or names: `-` is standard input, else a
-/// file. An argument is seen by `ps` and kept by shells.
+/// The join line that an argument contains or names: `-` is standard input, anything else a file.
+/// Arguments are visible in `ps` and kept in shell histories.
 pub fn join_line(argument: &str) -> Result<JoinLine, Failure> {
     let text = match argument {
         "-" => first_line(std::io::stdin().lock())
@@ -19,19 +19,19 @@ pub fn join_line(argument: &str) -> Result<JoinLine, Failure> {
             Err(error) if is_path(file) => {
                 return Err(Failure::io(&format!("reading the join line from {file}"), &error));
             }
-            // Rather a line that lost its beginning than a file that is away.
+            // More likely a line that lost its beginning than a missing file.
             Err(_) => file.to_owned(),
         },
     };
     Ok(text.parse::<JoinLine>()?)
 }
 
-/// No part of a line: its letters are those of base64url.
+/// Whether it can't be part of a line, whose letters are those of base64url.
 fn is_path(argument: &str) -> bool {
     argument.contains(['/', '.', '~'])
 }
 
-/// A terminal's input doesn't end there: a question follows.
+/// Reads only one line: a terminal's input doesn't end there, as a question follows.
 fn first_line(input: impl BufRead) -> std::io::Result<String> {
     let mut line = String::new();
     input.take(LONGEST).read_line(&mut line)?;

@@ -192,7 +192,7 @@ impl Add {
         let named = is_given(&self.interface);
         let matches = [&self.kind, &self.usb, &self.connection].into_iter().any(is_given);
         LinkChange {
-            // The one takes the place of the other.
+            // Either replaces the other.
             interface: self.interface.clone().or_else(|| matches.then(none)),
             kind: self.kind.clone().or_else(|| named.then(none)),
             usb: self.usb.clone().or_else(|| named.then(none)),
@@ -214,7 +214,7 @@ impl Add {
 }
 
 impl Add {
-    /// Most modes use links of every tier: who sets one may expect otherwise.
+    /// Most modes use links of every tier, which users who set one may not expect.
     fn tell_of_tiers(&self, global: &Global) {
         let Ok(config) = global.load_config() else { return };
         let mode = config.interface.mode;
@@ -226,7 +226,7 @@ impl Add {
     }
 }
 
-/// Why the link carries nothing yet, if so.
+/// Says why the link carries nothing yet, if so.
 fn tell_of_trouble(global: &Global, name: &str) {
     let Ok(config) = global.load_config() else { return };
     let links = links_now::of_tunnel(&config).unwrap_or_default();
@@ -268,7 +268,7 @@ fn change(
     })
 }
 
-/// Why the config can't be changed for a link that the running tunnel alone has.
+/// The error if only the running tunnel has the link, so that the config can't be changed.
 fn of_running_alone(client: &Client, name: &str) -> Option<Failure> {
     let status = client.status().ok()?;
     status.links.iter().any(|link| link.name == name).then(|| {
@@ -310,7 +310,7 @@ impl Test {
             false => None,
         };
         let works = match &paths {
-            // What the tunnel knows of its path may be older.
+            // The tunnel's path state may be outdated.
             _ if trouble.is_some() => false,
             Some(paths) => paths.iter().any(is_alive),
             None => sockets.iter().any(|(_, opened)| opened.is_ok()),
@@ -340,7 +340,7 @@ impl Test {
     }
 }
 
-/// The page is looked for, and answers after some seconds or never.
+/// How long to look for the page, which answers within seconds or never.
 const LOOKING: Duration = Duration::from_secs(20);
 
 impl Login {
@@ -420,8 +420,7 @@ fn links_now(config: &Config) -> Result<Vec<LinkNow>, Failure> {
         .map_err(|error| Failure::io("looking at the host's network", &error))
 }
 
-/// How links leave, with the interfaces that those have now whose config only says what theirs is
-/// like.
+/// How links are bound; links that the config selects by kind are given their current interfaces.
 fn bindings(config: &Config, now: Vec<LinkNow>) -> Vec<LinkBinding> {
     let bindings = config.links.iter().zip(now).map(|(link, now)| match link.binding.matches {
         Some(_) => LinkBinding {
@@ -503,21 +502,21 @@ fn list(global: &Global) -> Result<(), Failure> {
     })
 }
 
-/// What a link's path does that is alive, or its first.
+/// The state of a link's first working path, or else of its first path.
 fn state_of(status: &Status, link: &str) -> Option<PathState> {
     let paths = || status.peers.iter().flat_map(|peer| &peer.paths);
     let own = || paths().filter(|path| path.link == link);
     own().find(|path| is_alive(path)).or_else(|| own().next()).map(|path| path.state)
 }
 
-/// A link of the config, as it is now.
+/// A configured link and its current state.
 struct Listed<'a> {
     link: &'a Link,
     by: &'a LinkBinding,
     trouble: Option<String>,
-    /// What its path does; none while no tunnel runs, or has one.
+    /// Its path's state; `None` while no tunnel runs or has a path on it.
     state: Option<PathState>,
-    /// Used of its allowance, as the running tunnel counts.
+    /// Its allowance and use, as counted by the running tunnel.
     quota: Option<QuotaStatus>,
 }
 

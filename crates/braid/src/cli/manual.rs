@@ -1,4 +1,4 @@
-//! `braid manual`: manuals become a site that one can search.
+//! `braid manual`: turns manuals into a searchable site.
 
 mod build;
 mod check;

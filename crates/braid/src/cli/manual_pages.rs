@@ -1,9 +1,9 @@
-//! Where the manual tells about a command: said at the end of its help and in its man page.
+//! Where the manual describes a command: shown at the end of its help and in its man page.
 
 use clap::Command;
 
-/// Documents below docs/, without their ending, by the command's words after "braid". Of several
-/// rows the longest that the command begins with.
+/// Documents below docs/, without their extension, by the command's words after "braid". The
+/// longest matching prefix counts.
 const TOLD_IN: [(&str, &[&str]); 25] = [
     ("", &["README", "guide/home", "guide/concentrator", "guide/nas", "guide/trouble"]),
     ("concentrator", &["guide/concentrator"]),
@@ -32,7 +32,7 @@ const TOLD_IN: [(&str, &[&str]); 25] = [
     ("up", &["guide/home", "reference/config"]),
 ];
 
-/// The command and all below it, each with its place in the manual after its help.
+/// Adds the place in the manual to the help of the command and all its subcommands.
 pub fn linked(program: Command) -> Command {
     linked_below(program, "")
 }
@@ -52,7 +52,7 @@ fn linked_below(command: Command, words: &str) -> Command {
     command.after_help(help)
 }
 
-/// The documents that tell about the command of these words, such as `guide/home`.
+/// The documents about the command with these words, such as `guide/home`.
 pub fn told_in(words: &str) -> &'static [&'static str] {
     let rows = TOLD_IN.iter().filter(|(known, _)| begins_with(words, known));
     rows.max_by_key(|(known, _)| known.len()).map_or(&[], |(_, pages)| pages)

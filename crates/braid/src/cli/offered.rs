@@ -5,9 +5,9 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// Words that shells offer to complete a value by. What `T` is read from is taken, be it among
-/// them or not, and `T` says what is wrong with another: hide them from the help by
-/// `hide_possible_values`.
+/// Words that shells offer when completing a value. Any value that `T` can be parsed from is
+/// accepted, and `T` reports errors, so use `hide_possible_values` to keep the words out of the
+/// help.
 #[derive(Clone)]
 pub struct Offered<T> {
     words: Vec<String>,

@@ -1,4 +1,4 @@
-//! OpenWrt's service, which runs the usual config under procd: packaging/openwrt.
+//! OpenWrt's service, which runs the default config under procd: packaging/openwrt.
 
 use super::failure::Failure;
 use braid_control::config::DEFAULT_CONFIG;
@@ -6,21 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// There where its script is, and OpenWrt's frame for such scripts.
+/// The service; it exists if its script and OpenWrt's framework for such scripts do.
 pub struct Service {
     root: PathBuf,
 }
 
-/// procd starts it when it gets to it; name look-ups and slow routers included.
+/// procd may start it with a delay; this allows for name look-ups and slow routers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two looks.
+/// Time between two checks.
 const STEP: Duration = Duration::from_millis(50);
 
-/// What is told of it.
+/// Its name in messages.
 pub const NAME: &str = "/etc/init.d/braid";
 
 impl Service {
-    /// The one that runs this config.
+    /// The service that runs this config.
     pub fn of(file: &Path) -> Option<Service> {
         (file == Path::new(DEFAULT_CONFIG)).then(|| Service::below("/".into())).flatten()
     }
@@ -42,7 +42,7 @@ impl Service {
         Ok(())
     }
 
-    /// It starts when it is switched on in `/etc/config/braid`.
+    /// Enables it in `/etc/config/braid`, without which it doesn't start.
     fn switch_on(&self) -> Result<(), Failure> {
         self.run("sbin/uci", &["set", "braid.daemon=daemon"])?;
         self.run("sbin/uci", &["set", "braid.daemon.enabled=1"])?;
@@ -51,8 +51,8 @@ impl Service {
         self.run("etc/init.d/braid", &["start"])
     }
 
-    /// It isn't started again until somebody does or the router boots: procd would, whatever way
-    /// the daemon ended.
+    /// Keeps it down until the user starts it or the router boots; otherwise procd would restart
+    /// it, however the daemon ended.
     pub fn stay_down(&self) -> Result<(), Failure> {
         self.run("etc/init.d/braid", &["stop"])
     }
@@ -85,7 +85,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
-    /// Of a router: what is called notes that it was.
+    /// A fake router: whatever is called records that it was.
     fn router(with: &[&str]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
         for program in with {

@@ -1,11 +1,12 @@
-//! The parts that this build has: cargo features. One that it lacks says how to get it.
+//! The parts that this build has, which are cargo features. Commands of a missing part say how to
+//! get it.
 
 use super::failure::Failure;
 use clap::Args;
 use std::ffi::OsString;
 use std::sync::LazyLock;
 
-/// The name of each part, and whether it is there.
+/// The name of each part, and whether it is included.
 const PARTS: [(&str, bool); 7] = [
     ("backup", cfg!(feature = "backup")),
     ("bench", cfg!(feature = "bench")),
@@ -52,7 +53,7 @@ pub struct Missing {
 
 #[allow(dead_code, reason = "a build with all parts has no use for it")]
 impl Missing {
-    /// Fails, and says where the part is.
+    /// Fails, and says how to get the part.
     pub fn run(&self, part: &str) -> Result<(), Failure> {
         Err(Failure::failed(format!(
             "this build of braid has no {part} (see `braid --version`): \

@@ -1,4 +1,4 @@
-//! `braid pool`: many disks act as one.
+//! `braid pool`: several disks used as one.
 
 mod abandon;
 mod add;
@@ -136,7 +136,7 @@ pub enum PoolCommand {
 }
 
 impl PoolCommand {
-    /// Does it.
+    /// Runs the command.
     pub fn run(self, global: &Global) -> Result<ExitCode, Failure> {
         match self {
             PoolCommand::Disks(command) => command.run(global)?,

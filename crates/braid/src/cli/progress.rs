@@ -6,8 +6,8 @@ use braid_runner::progress::Progress;
 /// Width of the bar, in characters.
 const BAR: usize = 24;
 
-/// Tells on stderr how far a plan is: a line for each step, and on a terminal a moving bar for
-/// what takes long.
+/// Shows a plan's progress on stderr: a line for each step, and on a terminal a moving bar for slow
+/// ones.
 pub struct ProgressLine {
     steps: Option<usize>,
     seen: usize,
@@ -15,18 +15,18 @@ pub struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// For a plan of so many steps.
+    /// For a plan with this many steps.
     pub fn new(steps: usize) -> ProgressLine {
         ProgressLine { steps: Some(steps), seen: 0, terminal: progress_wanted::is_wanted() }
     }
 
-    /// So many of them are behind it already.
+    /// Skips this many steps that are finished already.
     pub fn after(mut self, seen: usize) -> ProgressLine {
         self.seen = seen;
         self
     }
 
-    /// For undoing.
+    /// For undoing a plan.
     pub fn undoing() -> ProgressLine {
         ProgressLine { steps: None, ..ProgressLine::new(0) }
     }
@@ -56,14 +56,14 @@ impl ProgressLine {
         }
     }
 
-    /// Shows how far something is that is no step of a plan.
+    /// Shows the progress of something that is no step of a plan.
     pub fn shows(&self, progress: &Progress) {
         if self.terminal {
             terminal_line::show(&text(progress));
         }
     }
 
-    /// Leaves the terminal clean.
+    /// Clears the line.
     pub fn end(&self) {
         terminal_line::clear();
     }

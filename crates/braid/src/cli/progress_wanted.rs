@@ -1,17 +1,17 @@
-//! Whether somebody looks on while something takes long.
+//! Whether to show progress while something takes long.
 
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Standard error is the process's, so this is too.
+/// Global, like standard error.
 static A_PROGRAM_READS: AtomicBool = AtomicBool::new(false);
 
-/// The user asked for JSON: no progress is shown from now on.
+/// Disables progress from now on, because the user asked for JSON.
 pub fn not_any_more() {
     A_PROGRAM_READS.store(true, Ordering::Relaxed);
 }
 
-/// Progress belongs on standard error.
+/// Whether to show progress, on standard error.
 pub fn is_wanted() -> bool {
     !A_PROGRAM_READS.load(Ordering::Relaxed) && stderr().is_terminal()
 }

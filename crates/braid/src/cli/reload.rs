@@ -12,7 +12,7 @@ pub struct Reload {
 
 impl Reload {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        // The daemon would say it too, but here the exit code tells.
+        // The daemon would report this too, but here it sets the exit code.
         let config = global.load_any_config()?;
         global.client()?.reload()?;
         let file = config.file().display().to_string();

@@ -15,7 +15,7 @@ pub struct Restart {
     _json: JsonFlag,
 }
 
-/// A program on slow flash, on a slow router.
+/// Long enough for a program on slow flash on a slow router.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -27,14 +27,14 @@ struct Running {
 
 impl Restart {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        // The daemon would say it too, but here the exit code tells.
+        // The daemon would report this too, but here it sets the exit code.
         let config = global.load_any_config()?;
         let client = global.client()?;
         let before = running(&client, &config)?;
         let asked = Instant::now();
         match client.restart() {
             Ok(()) => {}
-            // It may be gone before its answer is.
+            // It may be gone before its answer arrives.
             Err(ClientError::Broken { .. } | ClientError::NotRunning(_)) => {}
             Err(ClientError::Refused { not_found: true, .. }) => {
                 return Err(Failure::failed(format!(

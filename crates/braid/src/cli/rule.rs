@@ -153,7 +153,7 @@ impl RuleCommand {
                     editor.add_rule(&new, add.before.as_deref())?;
                     let after = troubles_of_files(&editor.check()?);
                     match after.into_iter().find(|trouble| !before.contains(trouble)) {
-                        // A rule that is to block would block nothing.
+                        // Otherwise a blocking rule would block nothing.
                         Some(trouble) => Err(Failure::failed(format!(
                             "{trouble}; rule {} isn't added: fix the file first",
                             add.name
@@ -174,7 +174,7 @@ impl RuleCommand {
 }
 
 impl Add {
-    /// What may not be meant.
+    /// Warns about what is probably not intended.
     fn tell_of_doubts(&self, global: &Global) -> Result<(), Failure> {
         let config = global.load_config()?;
         let rule = config.rules.iter().find(|rule| rule.name.as_str() == self.name);

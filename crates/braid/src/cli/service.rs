@@ -1,4 +1,4 @@
-//! What starts a tunnel, now and at boot: systemd, where it runs and the units are installed, or
+//! What starts a tunnel, now and at boot: systemd, if it runs and the units are installed, or
 //! OpenWrt's service.
 
 use super::failure::Failure;
@@ -17,7 +17,7 @@ pub fn unit_for(file: &Path, config: &AnyConfig) -> Option<String> {
                 "braid-concentrator.service".to_owned()
             }
             AnyConfig::Tunnel(_) => "braid-home.service".to_owned(),
-            // teamd has packet sockets, which homes' tunnels need none of.
+            // teamd needs packet sockets, which tunnels of homes don't.
             AnyConfig::Group(_) => "braid@braid.service".to_owned(),
         }
     } else {
@@ -34,8 +34,8 @@ pub fn starts_at_boot(unit: &str, file: &Path) -> bool {
     openwrt::Service::of(file).is_some() || file == Path::new(DEFAULT_CONFIG) && is_installed(unit)
 }
 
-/// Starts the tunnel of `file`, now and at boot, by `unit` or OpenWrt's service where that is
-/// possible; else now only. Says which.
+/// Starts the tunnel of `file`, now and at boot, by `unit` or OpenWrt's service if possible;
+/// otherwise only now. Returns which.
 pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
     if let Some(service) = openwrt::Service::of(file) {
         let client = Client::of(&AnyConfig::load(file)?);
@@ -67,7 +67,7 @@ pub fn start(unit: &str, file: &Path) -> Result<String, Failure> {
     Ok("started".to_owned())
 }
 
-/// What starts the tunnel of `file`, as one types it.
+/// The command that starts the tunnel of `file`.
 pub fn up_command(file: &Path) -> String {
     match file == Path::new(DEFAULT_CONFIG) {
         true => "braid up".to_owned(),

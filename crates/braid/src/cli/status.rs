@@ -26,14 +26,14 @@ impl StatusCommand {
         let (client, group) = match global.client() {
             Ok(client) => {
                 let group = match &global.args.socket {
-                    // The config may be another one's.
+                    // The config may belong to something else.
                     Some(_) => client.group_status().is_ok(),
                     None => matches!(global.load_any_config()?, AnyConfig::Group(_)),
                 };
                 (client, group)
             }
             Err(wrong) => {
-                // It goes on by the config that it has read.
+                // It keeps using the config that it has read.
                 let Some(client) = global.running_without_config() else { return Err(wrong) };
                 failure::tell(&format!(
                     "{wrong}\nthe running tunnel uses the version it read before:"
@@ -71,7 +71,7 @@ impl StatusCommand {
         text: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         if self.watch && global.json {
-            // A line each, for programs that read as it comes.
+            // One per line, for programs that read continuously.
             let line = serde_json::to_string(status).map_err(|e| Failure::failed(e.to_string()))?;
             return print_line(&line);
         }
@@ -79,7 +79,7 @@ impl StatusCommand {
     }
 }
 
-/// Until somebody has seen enough. A tunnel that doesn't answer just now may do so again.
+/// Runs until the user quits. A tunnel that doesn't answer now may do so again.
 fn watch(mut view: View, client: &Client, group: bool) -> Result<(), Failure> {
     let terminal = |error| Failure::io("the terminal", &error);
     loop {
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
     use crate::cli::status_table::PATH_HEAD;
 
-    /// What people call it themselves.
+    /// Headings that need no explanation.
     const PLAIN: [&str; 7] = ["LINK", "STATE", "TIER", "RTT", "LOSS", "MTU", "QUOTA"];
 
     #[test]

@@ -7,7 +7,7 @@ use braid_control::status::{
 use braid_pool::untrusted::one_line;
 use braid_units::{ByteSize, Ratio};
 
-/// The status as a person reads it, in so many columns if they are few.
+/// The status for people, at most `width` columns wide if that is given.
 pub fn lines(status: &Status, width: Option<usize>) -> Vec<Line> {
     let mut lines = vec![Line::toned(
         format!(
@@ -54,7 +54,7 @@ pub fn lines(status: &Status, width: Option<usize>) -> Vec<Line> {
     lines
 }
 
-/// For how long, in two units.
+/// A duration in two units.
 fn lasting(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
@@ -66,7 +66,7 @@ fn lasting(seconds: f64) -> String {
     }
 }
 
-/// What has to be said of where traffic goes.
+/// A remark on where traffic goes, if it bypasses the tunnel.
 fn beside_the_tunnel(traffic: &Traffic) -> Option<String> {
     let what = match traffic {
         Traffic::Tunnel => return None,
@@ -162,7 +162,7 @@ fn render_peer(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) ->
     lines.extend(peer.trouble.iter().map(|trouble| format!("  {trouble}")));
     lines.extend([
         match peer.last_handshake_s {
-            // What was taken in for it waits, or is dropped.
+            // Accepted packets wait or are dropped.
             None if !peer.connected => {
                 format!("  nothing received or sent yet, {} for it", size(peer.tx_bytes))
             },
@@ -202,7 +202,7 @@ fn paths(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) -> Vec<L
     if peer.paths.len() > 1 {
         rows.push(sum_row(&peer.paths));
     }
-    // Of interest only where it isn't what it should be.
+    // Of interest only if it isn't as it should be.
     if peer.paths.iter().any(|path| path.transport != Transport::Udp) {
         let by = peer.paths.iter().map(|path| path.transport.as_str());
         let cells = std::iter::once("BY").chain(by).chain(std::iter::once(""));
@@ -224,10 +224,10 @@ fn paths(peer: &PeerStatus, links: &[LinkStatus], width: Option<usize>) -> Vec<L
 }
 
 const INDENT: &str = "  ";
-/// What is left out first where there is no room.
+/// The columns that are dropped first if there is no room.
 const LEAST_WANTED: [&str; 8] = ["MTU", "UPMAX", "DELAY", "TIER", "BY", "QUOTA", "LOSS", "RTT"];
 
-/// Leaves columns out until the table has so many characters a line, or has the most wanted only.
+/// Drops columns until lines fit in this many characters, or only the most important are left.
 fn narrow(rows: &mut [Vec<String>], width: usize) {
     let is_wide =
         |rows: &[Vec<String>]| columns(rows).iter().any(|line| line.chars().count() > width);
@@ -244,7 +244,7 @@ fn narrow(rows: &mut [Vec<String>], width: usize) {
     }
 }
 
-/// `braid status --help` says what these are.
+/// `braid status --help` explains them.
 pub const PATH_HEAD: [&str; 11] =
     ["LINK", "STATE", "TIER", "RTT", "DELAY", "DOWN", "UP", "UPMAX", "LOSS", "MTU", "QUOTA"];
 
@@ -292,7 +292,7 @@ fn optional(value: Option<f64>, show: impl Fn(f64) -> String) -> String {
     value.map_or_else(|| "-".to_owned(), show)
 }
 
-/// As far as a measured share is worth saying.
+/// A measured share, without false precision.
 pub fn measured_share(fraction: f64) -> String {
     Ratio::from_fraction((fraction * 1e4).round() / 1e4).to_string()
 }
@@ -301,7 +301,7 @@ fn size(bytes: u64) -> String {
     ByteSize::from_bytes(bytes).to_string()
 }
 
-/// Left-aligned columns, two blanks apart; what is in a cell stays in it.
+/// Left-aligned columns, two spaces apart; line breaks in cells are escaped.
 pub fn columns(rows: &[Vec<String>]) -> Vec<String> {
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.iter().map(|cell| one_line(cell)).collect()).collect();
@@ -415,7 +415,7 @@ peer concentrator: connected, 203.0.113.1:51900, handshake 12 s ago
         assert_eq!(all[0].tone, Tone::Head);
         assert_eq!(all[2].tone, Tone::Attention);
         assert_eq!(text(all), expected);
-        // With another path there is a sum; where there is no room the least wanted go.
+        // With a second path there is a sum; if there is no room, the least important columns go.
         let mut two = status.clone();
         let path =
             PathStatus { link: "lte".into(), state: PathState::Down, ..PathStatus::default() };

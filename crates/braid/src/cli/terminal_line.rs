@@ -1,42 +1,41 @@
-//! The last line of a terminal, which tells how far something is and is written again and again.
-//! Whatever else is said on standard error goes above it.
+//! A progress line: the last line of a terminal, rewritten again and again. Everything else on
+//! standard error goes above it.
 
 use std::io::{Write, stderr};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Whether it is there now; standard error is the process's, so this is too.
+/// Whether it is shown now; global, like standard error.
 static SHOWN: Mutex<bool> = Mutex::new(false);
 
-/// Puts the cursor where the line begins, and clears it.
+/// Moves the cursor to the beginning of the line, and clears it.
 const CLEAR: &str = "\r\x1b[K";
-/// So that a line longer than the terminal is wide ends at its edge: of one that goes on in the
-/// next, only a part could be cleared.
+/// Cuts the line at the terminal's edge: if it wrapped, only part of it could be cleared.
 const NO_WRAP: &str = "\x1b[?7l";
 const WRAP: &str = "\x1b[?7h";
 
-/// Shows this instead of what it showed.
+/// Replaces the line's text.
 pub fn show(text: &str) {
     let mut shown = shown();
-    // At once: killed between two writes, it would leave a terminal that doesn't wrap. With stderr
+    // In one write: a kill between two would leave a terminal that doesn't wrap. If stderr is
     // closed nobody can be told, here and below.
     let _ = stderr().write_all(format!("{CLEAR}{NO_WRAP}{text}{WRAP}").as_bytes());
     let _ = stderr().flush();
     *shown = true;
 }
 
-/// Leaves the terminal clean.
+/// Clears the line.
 pub fn clear() {
     clear_if(&mut shown());
 }
 
-/// Leaves the terminal clean while `print` prints what stays.
+/// Clears the line while `print` prints permanent output.
 pub fn aside<T>(print: impl FnOnce() -> T) -> T {
     let mut shown = shown();
     clear_if(&mut shown);
     print()
 }
 
-/// Says something that stays.
+/// Prints a permanent line.
 pub fn say(text: &str) {
     let mut shown = shown();
     clear_if(&mut shown);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// How long something may still take, as roughly as it is known.
+/// The estimated remaining time, rounded as coarsely as it is known.
 pub fn time_left(left: Duration) -> String {
     let seconds = left.as_secs_f64();
     match seconds {

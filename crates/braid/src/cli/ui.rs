@@ -22,9 +22,9 @@ use std::io::{BufRead, IsTerminal, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The page's socket, of a host that has pools and no tunnel.
+/// The page's socket on a host that has pools but no tunnel.
 const POOLS_SOCKET: &str = "/run/braid/pools.ui.sock";
-/// Its passwords.
+/// The file with its passwords.
 const POOLS_PASSWORDS: &str = "/var/lib/braid/pools.ui.password";
 
 #[derive(Args)]
@@ -135,7 +135,7 @@ impl Open {
         if self.print || global.json || !has_screen() {
             return Ok(());
         }
-        // The browser lives on, and says what it likes elsewhere.
+        // The browser outlives us, and must not write to our terminal.
         let opened = Command::new("xdg-open")
             .arg(&link.url)
             .stdin(Stdio::null())
@@ -149,7 +149,7 @@ impl Open {
     }
 }
 
-/// The tunnel's, or of a host without one that of the pools' page.
+/// The client for the tunnel, or on a host without one, for the pools' page.
 fn client(global: &Global) -> Result<Client, Failure> {
     let pools = Path::new(POOLS_SOCKET);
     match global.args.socket.is_none() && global.has_no_config() && pools.exists() {
@@ -158,7 +158,7 @@ fn client(global: &Global) -> Result<Client, Failure> {
     }
 }
 
-/// Who sees the same in the browser talks to this host.
+/// Prints the fingerprint: a user who sees the same one in the browser is connected to this host.
 fn tell_of_certificate(link: &LoginLink) {
     if let Some(certificate) = &link.certificate {
         tell(&format!(
@@ -181,7 +181,7 @@ impl Login {
     }
 }
 
-/// No password is longer.
+/// Maximum length of a password.
 const LONGEST: u64 = 4096;
 
 impl Password {

@@ -37,7 +37,7 @@ impl Up {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         self.start(global).inspect_err(|failure| {
             if self.reason_on_stdout {
-                // Who started it may have gone.
+                // The process that started it may be gone.
                 let _ = writeln!(std::io::stdout(), "{failure}");
             }
         })
@@ -45,7 +45,7 @@ impl Up {
 
     fn start(&self, global: &Global) -> Result<(), Failure> {
         if self.foreground {
-            // Before the first thread, which is already one that asks whether a daemon runs.
+            // Before the first thread starts; asking whether a daemon runs starts one already.
             daemon::hold_signals_back()?;
         }
         let file = global.config_file();
@@ -94,7 +94,7 @@ impl Up {
             return daemon::run(config, ON_PAGE).map_err(Failure::from);
         }
         let interface = config.name().to_owned();
-        // A socket of one's own says that no service is meant.
+        // A custom socket means that no service is wanted.
         let usual = global.args.socket.is_none();
         let unit = service::unit_for(&file, &config).filter(|_| usual);
         let how = match (unit, openwrt::Service::of(&file).filter(|_| usual)) {

@@ -4,12 +4,12 @@ use serde::Serialize;
 use std::io;
 use std::net::IpAddr;
 
-/// A device that a default route leaves by.
+/// A device with a default route.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Uplink {
     /// The device.
     pub interface: String,
-    /// Its routers; none on a point-to-point link.
+    /// Its routers; empty on a point-to-point link.
     pub gateways: Vec<IpAddr>,
 }
 
@@ -17,21 +17,20 @@ pub struct Uplink {
 const TUNNELS: &[&str] =
     &["tun", "wireguard", "dummy", "gre", "gretap", "ipip", "sit", "vti", "vxlan", "xfrm", "ifb"];
 
-/// The host's uplinks: every device with a default route, save tunnels and
-/// `own`, our device.
+/// The host's uplinks: every device with a default route, except tunnels and `own`, our device.
 pub fn find(own: &str) -> io::Result<Vec<Uplink>> {
     let mut netlink = Netlink::open()?;
     Ok(choose(own, &netlink.links()?, &netlink.default_routes()?))
 }
 
-/// Of these devices those that aren't there.
+/// Those of these devices that don't exist.
 pub fn absent(named: &[Uplink]) -> io::Result<Vec<&str>> {
     let there = Netlink::open()?.links()?;
     let is_absent = |name: &&str| there.iter().all(|device| device.name != *name);
     Ok(named.iter().map(|uplink| uplink.interface.as_str()).filter(is_absent).collect())
 }
 
-/// The uplinks that no link leaves by; of links by mark it isn't known.
+/// The uplinks that no link uses; for links bound by mark this isn't known.
 pub fn find_free(own: &str, links: &[&LinkBinding]) -> io::Result<Vec<Uplink>> {
     let mut netlink = Netlink::open()?;
     let (devices, addresses) = (netlink.links()?, netlink.addresses()?);

@@ -1,24 +1,24 @@
-//! What fills the terminal, is painted again as it changes, and ends by a key.
+//! A full-screen view in the terminal, which is repainted as it changes and ended by a key.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use std::io::{self, IsTerminal, Write, stdin, stdout};
 use std::time::{Duration, Instant};
 
-/// A line of text, and how it is shown.
+/// A line of text with its tone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub text: String,
     pub tone: Tone,
 }
 
-/// How a line is shown, where there are colours.
+/// How a line is shown, if there are colours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
     #[default]
     Plain,
     Head,
-    /// It wants to be looked at.
+    /// Something needs attention.
     Attention,
     /// Something doesn't work.
     Fault,
@@ -35,7 +35,7 @@ impl Line {
         Line { text, tone }
     }
 
-    /// As it is printed (SGR of ECMA-48).
+    /// The line with its colour codes (SGR of ECMA-48).
     fn painted(&self, coloured: bool) -> String {
         let code = match self.tone {
             Tone::Head => "1",
@@ -47,38 +47,38 @@ impl Line {
     }
 }
 
-/// All of it, for standard output.
+/// All lines, for standard output.
 pub fn text(lines: &[Line]) -> String {
     let coloured = is_coloured();
     let lines: Vec<String> = lines.iter().map(|line| line.painted(coloured)).collect();
     lines.join("\n")
 }
 
-/// Whether standard output shows colours (no-color.org).
+/// Whether to print colours on standard output (no-color.org).
 fn is_coloured() -> bool {
     let unset = |name: &str| std::env::var_os(name).is_none_or(|value| value.is_empty());
     let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
     stdout().is_terminal() && unset("NO_COLOR") && !dumb
 }
 
-/// A terminal that is ours until this is dropped.
+/// A terminal in full-screen mode, restored when this is dropped.
 pub struct View {
     before: Termios,
     lines: Vec<Line>,
-    /// The first line that is shown.
+    /// The first visible line.
     top: usize,
 }
 
-/// The alternate screen, without a cursor; and back (xterm's private modes).
+/// Enters the alternate screen, without a cursor; and leaves it (xterm's private modes).
 const ENTER: &str = "\x1b[?1049h\x1b[?25l";
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
 const INTERRUPT: u8 = 3;
 const END_OF_FILE: u8 = 4;
-/// Where the terminal doesn't say how large it is.
+/// Used if the terminal doesn't report its size.
 const USUAL_SIZE: (usize, usize) = (80, 24);
 
 impl View {
-    /// None where nobody looks, or can press a key.
+    /// `None` if nobody is watching, or no key can be pressed.
     pub fn open() -> Option<View> {
         if !stdin().is_terminal() || !stdout().is_terminal() {
             return None;
@@ -91,24 +91,24 @@ impl View {
         print(ENTER).ok().map(|()| view)
     }
 
-    /// Columns of the terminal.
+    /// The terminal's width in columns.
     pub fn width(&self) -> usize {
         size().0
     }
 
-    /// Shows these from now on.
+    /// Replaces the view's lines.
     ///
     /// # Errors
-    /// Those of writing to the terminal.
+    /// Errors of writing to the terminal.
     pub fn paint(&mut self, lines: Vec<Line>) -> io::Result<()> {
         self.lines = lines;
         self.repaint()
     }
 
-    /// Follows keys for so long. Tells whether there was one that ends it.
+    /// Reacts to keys for this time. Returns whether one ended the view.
     ///
     /// # Errors
-    /// Those of the terminal.
+    /// Errors of the terminal.
     pub fn wait(&mut self, time: Duration) -> io::Result<bool> {
         let until = Instant::now() + time;
         loop {
@@ -119,7 +119,7 @@ impl View {
             match poll(&mut ready, Some(&timeout)) {
                 Ok(0) => return Ok(false),
                 Ok(_) => {}
-                // Its size may have changed.
+                // The terminal's size may have changed.
                 Err(rustix::io::Errno::INTR) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
@@ -127,7 +127,7 @@ impl View {
             let length = rustix::io::read(&input, &mut bytes)?;
             let keys = bytes.get(..length).unwrap_or_default();
             match wish(keys) {
-                // Nobody can press one any more.
+                // No key can be pressed any longer.
                 _ if keys.is_empty() => return Ok(true),
                 Some(Wish::Quit) => return Ok(true),
                 Some(Wish::Scroll(lines)) => self.scroll(lines)?,
@@ -179,7 +179,7 @@ fn size() -> (usize, usize) {
     }
 }
 
-/// What a person wants.
+/// A user's command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wish {
     Quit,
@@ -189,7 +189,7 @@ enum Wish {
     Bottom,
 }
 
-/// By keys as `less` has them, and those of the keyboard (ECMA-48, xterm).
+/// The command for keys: those of `less`, and cursor keys (ECMA-48, xterm).
 fn wish(keys: &[u8]) -> Option<Wish> {
     Some(match keys {
         [b'q' | b'Q' | INTERRUPT | END_OF_FILE | b'\x1b'] => Wish::Quit,
@@ -203,7 +203,7 @@ fn wish(keys: &[u8]) -> Option<Wish> {
     })
 }
 
-/// The whole screen: lines from `top` on, cut at its edge, and what keys do.
+/// The whole screen: lines from `top` on, cut at its edge, and a line that explains the keys.
 fn frame(lines: &[Line], top: usize, (width, height): (usize, usize), coloured: bool) -> String {
     let page = height.saturating_sub(1).max(1);
     let shown = lines.iter().skip(top).take(page);

@@ -1,4 +1,4 @@
-//! The config file: read, refused, changed.
+//! Reading, refusing and changing the config file.
 
 mod damaged;
 mod edits;
@@ -13,7 +13,7 @@ use super::*;
 const KEY: &str = "hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=";
 const OTHER_KEY: &str = "3p7bfXt9wbTTW2HC7OQ1Nz+DQ8hbeGdNrfx+FG+IK08=";
 
-/// Every key there is.
+/// A config with every key.
 fn full() -> String {
     format!(
         r#"# the house

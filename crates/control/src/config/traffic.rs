@@ -167,7 +167,7 @@ impl FromStr for SystemNumber {
 pub struct Hours {
     /// The first minute.
     pub from: Time,
-    /// The minute that isn't part of it any more.
+    /// The first minute after the end.
     pub until: Time,
 }
 
@@ -224,7 +224,7 @@ impl Day {
 }
 
 impl Traffic {
-    /// The first condition that the kernel doesn't tell of connections that it keeps track of.
+    /// The first condition that the kernel doesn't record for tracked connections.
     pub fn not_tracked(&self) -> Option<&'static str> {
         let there = [
             ("uid", !self.users.is_empty()),
@@ -234,7 +234,7 @@ impl Traffic {
         there.into_iter().find_map(|(key, there)| there.then_some(key))
     }
 
-    /// The first condition that only the host's own firewall can see, not who looks at packets
+    /// The first condition that only the host's own firewall can check, not code that sees packets
     /// in the tunnel.
     pub fn seen_by_host_alone(&self) -> Option<&'static str> {
         let to = &self.to;

@@ -3,7 +3,7 @@ use std::fmt;
 use std::str::FromStr;
 
 keyword_enum! {
-    /// What a path's datagrams go by.
+    /// The transport of a path's datagrams.
     #[derive(Default, PartialOrd, Ord)]
     Transport {
         /// UDP to the concentrator's port.
@@ -17,13 +17,13 @@ keyword_enum! {
 }
 
 keyword_enum! {
-    /// `link.transport`: by what a link's datagrams may go.
+    /// `link.transport`: the allowed transports of a link's datagrams.
     TransportChoice {
-        /// By UDP, and while it doesn't pass by what does.
+        /// UDP; while that doesn't pass, whichever transport does.
         Auto = "auto",
-        /// By UDP alone.
+        /// UDP only.
         Udp = "udp",
-        /// By TLS over TCP alone.
+        /// TLS over TCP only.
         Tls = "tls",
     }
 }
@@ -39,7 +39,7 @@ pub struct Proxy {
     pub credentials: Option<String>,
 }
 
-/// What is no proxy's address.
+/// A text that isn't a proxy's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a proxy is written as \"http://proxy.example.org:3128\" or \"http://USER:PASSWORD@192.0.2.1:3128\""
@@ -71,7 +71,7 @@ impl FromStr for Proxy {
     }
 }
 
-/// Without credentials.
+/// Omits the credentials.
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "http://{}:{}", self.host, self.port)

@@ -4,37 +4,37 @@ use super::section::Section;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// `[ui]`: the page that browsers see.
+/// `[ui]`: the page for browsers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ui {
-    /// Where it is served; none when it is off.
+    /// Where it is served; `None` if it is off.
     pub listen: Option<SocketAddr>,
-    /// With which certificate it is served by TLS; none where it isn't.
+    /// The certificate for TLS; `None` if it is served without.
     pub tls: Option<UiCertificate>,
-    /// Names besides addresses and `localhost` by which browsers may ask for it.
+    /// Host names, besides addresses and `localhost`, that browsers may use for it.
     pub hosts: Vec<String>,
     /// Hashes of the passwords that `braid ui password` sets.
     pub password_file: PathBuf,
-    /// The Unix socket where it is served too; by default beside the control socket.
+    /// The Unix socket where it is served as well; by default beside the control socket.
     pub socket: Option<PathBuf>,
-    /// The folder of the lab's reports that are shown; by default `reports` in the state folder.
+    /// The folder of the lab reports to show; by default `reports` in the state folder.
     pub reports: Option<PathBuf>,
 }
 
-/// What is shown to browsers.
+/// The certificate that browsers see.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UiCertificate {
-    /// One that was made here: browsers ask once whether it is to be trusted.
+    /// A self-signed one: browsers ask once whether to trust it.
     Own,
-    /// One that somebody vouches for.
+    /// One from these files.
     Files(CertificateFiles),
 }
 
-/// Where the page is served if nothing else is said.
+/// The page's default port.
 pub const UI_PORT: u16 = 5190;
 
 impl Ui {
-    /// As it is without a section.
+    /// The settings without `[ui]`.
     pub fn usual(base: &Path) -> Ui {
         Ui {
             listen: Some(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), UI_PORT)),

@@ -1,5 +1,4 @@
-//! `scrub`, `snapshot`, `retain`, `replicate`, `backup` of a `[[pool]]`: what is done for it
-//! regularly.
+//! `scrub`, `snapshot`, `retain`, `replicate`, `backup` of a `[[pool]]`: its regular maintenance.
 
 use super::section::Section;
 use braid_pool::layout::Layout;
@@ -16,7 +15,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-/// The keys that only a btrfs has.
+/// Keys that only apply to btrfs.
 const OF_BTRFS: [&str; 3] = ["snapshot", "retain", "replicate"];
 
 pub(super) fn read(pool: &mut Section<'_, '_>, layout: Option<Layout>) -> Upkeep {
@@ -128,7 +127,7 @@ fn read_backup(mut section: Section<'_, '_>) -> Option<Backups> {
     Some(Backups { when: when?, of, to, limit, care: care?, read_percent, policy, lock })
 }
 
-/// `on` and `jitter`; nothing when one is wrong, which is reported.
+/// `on` and `jitter`; `None` if one is invalid, which is reported.
 fn when(section: &mut Section<'_, '_>, on: &str, jitter: Duration) -> Option<When> {
     let given: Option<Calendar> = section.parsed("on");
     let on = match section.has("on") {

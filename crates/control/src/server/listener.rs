@@ -1,6 +1,6 @@
-//! Connections of the control socket and of the metrics' port: few at a time and
-//! not for long, so that nobody uses up the files that the tunnel needs; and still
-//! taken when the process has none left.
+//! Connections of the control socket and the metrics port: few at a time and with a deadline, so
+//! that nobody uses up the files that the tunnel needs; and still accepted when the process has no
+//! files left.
 
 use axum::extract::connect_info::Connected;
 use axum::serve::{IncomingStream, Listener};
@@ -16,35 +16,35 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Sleep;
 
-/// More connections than this at a time wait in the kernel's queue.
+/// Maximum number of connections; more wait in the kernel's queue.
 const MOST: usize = 64;
-/// A connection is closed after so long: an answer takes less.
+/// A connection is closed after this time; any answer takes less.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Connections that are taken though the process has no files left.
+/// Connections that can be accepted after the process has run out of files.
 const SPARES: usize = 4;
-/// How long a listener that can't accept waits.
+/// How long a listener waits after it failed to accept.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Who isn't let in is told so, and takes a place for no longer.
+/// How long a connection that isn't admitted may last; enough to be told why.
 const REFUSED: Duration = Duration::from_secs(2);
 
-/// Who may ask by the control socket.
+/// Decides who may use the control socket.
 pub type Admits = Arc<dyn Fn(&UnixStream) -> bool + Send + Sync>;
 
-/// Whether a connection is of somebody who may ask.
+/// Whether a connection's peer may make requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     Granted,
     Refused,
 }
 
-/// A listener by which anybody can connect, and some are let in.
+/// A listener to which anybody can connect, but only some are admitted.
 pub(crate) struct Gate {
     pub(crate) listener: UnixListener,
     pub(crate) admits: Admits,
 }
 
-/// A listener of which each connection has a deadline.
+/// A listener whose connections have a deadline.
 pub(crate) struct Bounded<L> {
     listener: L,
     places: Arc<Semaphore>,
@@ -57,15 +57,15 @@ pub(crate) struct Connection<S> {
     stream: S,
     deadline: Pin<Box<Sleep>>,
     _place: OwnedSemaphorePermit,
-    /// Last: what the stream took is free when they are filled up.
+    /// Must be last: the stream's file must be closed before the spares are refilled.
     _spares: FillUp,
 }
 
-/// Files that are given up for connections when the process has none left.
+/// Files that are closed to make room for connections when the process has none left.
 #[derive(Clone)]
 struct Spares(Arc<Mutex<Vec<File>>>);
 
-/// Fills them up when dropped.
+/// Refills the spares when dropped.
 struct FillUp(Spares);
 
 impl Spares {
@@ -84,7 +84,7 @@ impl Spares {
         }
     }
 
-    /// Whether there was one.
+    /// Closes a spare file; returns whether there was one.
     fn give_up_one(&self) -> bool {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop().is_some()
     }
@@ -106,13 +106,13 @@ impl<L> Bounded<L> {
     }
 }
 
-/// What accepts plain connections.
+/// Something that accepts plain connections.
 pub(crate) trait Accept: Send + 'static {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn accept_one(&self) -> impl Future<Output = io::Result<Self::Stream>> + Send;
 
-    /// Of a connection that was accepted.
+    /// Whether to admit an accepted connection.
     fn admission(&self, _stream: &Self::Stream) -> Admission {
         Admission::Granted
     }
@@ -161,7 +161,7 @@ impl<L: Accept + Sync> Listener for Bounded<L> {
 
     async fn accept(&mut self) -> (Self::Io, Admission) {
         loop {
-            // Never closed.
+            // The semaphore is never closed.
             let Ok(place) = self.places.clone().acquire_owned().await else {
                 return std::future::pending().await;
             };
@@ -176,7 +176,7 @@ impl<L: Accept + Sync> Listener for Bounded<L> {
                     let _spares = FillUp(self.spares.clone());
                     return (Connection { stream, deadline, _place: place, _spares }, admission);
                 }
-                // With its file free again the next attempt succeeds.
+                // With a file free, the next attempt succeeds.
                 Err(error) if lacks_files(&error) && self.spares.give_up_one() => {}
                 Err(_) => {
                     drop(place);
@@ -192,7 +192,7 @@ impl<L: Accept + Sync> Listener for Bounded<L> {
     }
 }
 
-/// Of the process, or of the host.
+/// Whether the process or the host has no file descriptors left.
 fn lacks_files(error: &io::Error) -> bool {
     // EMFILE, ENFILE (errno(3)).
     matches!(error.raw_os_error(), Some(24 | 23))

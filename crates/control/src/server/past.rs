@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Json, Response};
 use braid_history::{Level, Recorder, Unanswered, unix_now};
 use serde::Serialize;
 
-/// No answer has more sums or events.
+/// Maximum number of sums or events in an answer.
 const MOST: u32 = 50_000;
 const USUAL_EVENTS: u32 = 100;
 

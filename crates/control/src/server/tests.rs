@@ -5,7 +5,7 @@ use crate::request::ErrorBody;
 use crate::status::{DeviceDrops, DnsStatus, LinkStatus, PathStatus, PeerStatus, QuotaStatus};
 use std::sync::Mutex;
 
-/// A tunnel that only writes down what it is asked.
+/// A tunnel that only records requests.
 #[derive(Default)]
 struct Fake {
     asked: Mutex<Vec<Request>>,

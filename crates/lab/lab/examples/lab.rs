@@ -12,7 +12,7 @@ enum Cli {
     Lab(LabArgs),
 }
 
-/// Where the lab starts itself, it does so as `braid lab …`.
+/// When the lab starts itself, it does so as `braid lab …`.
 fn main() -> ExitCode {
     let Cli::Lab(args) = Cli::parse();
     braid_lab::execute(args.command)

@@ -1,5 +1,4 @@
-//! What each link carries alone, without a tunnel: the measure of engines that
-//! use several.
+//! What each link carries alone, without a tunnel: the reference for engines that use several.
 
 use crate::cancel::Cancel;
 use crate::engines::{self, Bench, EngineError, EngineName};
@@ -16,8 +15,8 @@ use braid_units::Rate;
 use std::path::Path;
 use std::rc::Rc;
 
-/// Up to this sum of all rates the links are measured at the same time: each
-/// alone, but sharing the CPUs, which are not the limit there.
+/// Up to this sum of all rates the links are measured simultaneously: each alone, but sharing the
+/// CPUs, which aren't the limit at such rates.
 const AT_ONCE_UP_TO: Rate = Rate::from_mbit(200);
 
 /// Why a run, of a link alone or of an engine, has no result.
@@ -33,7 +32,7 @@ pub(crate) enum RunFailure {
     Scratch(#[from] std::io::Error),
 }
 
-/// What a run needs besides its scenario.
+/// What a run needs in addition to its scenario.
 #[derive(Clone, Copy)]
 pub(crate) struct Surroundings<'a> {
     pub(crate) cancel: &'a Cancel,
@@ -42,22 +41,22 @@ pub(crate) struct Surroundings<'a> {
     pub(crate) program: &'a Path,
 }
 
-/// Goodputs of the links alone, for each kind of traffic that has any.
+/// Goodputs of the links alone, for each kind of traffic that has one.
 #[derive(Debug, Default)]
 pub(crate) struct Baselines {
     kinds: Vec<Traffic>,
-    /// For each kind, for each repetition, what each link did.
+    /// For each kind and repetition, each link's result.
     repetitions: Vec<Vec<Vec<LinkAlone>>>,
 }
 
-/// What a link did in one repetition.
+/// A link's result in one repetition.
 #[derive(Clone, Debug)]
 struct LinkAlone {
     mbps: f64,
     web: Option<Web>,
 }
 
-/// What the links did with one kind of traffic: of each, all repetitions.
+/// The links' results for one kind of traffic: for each, all repetitions.
 pub(crate) struct LinksAlone {
     links: Vec<Vec<LinkAlone>>,
     /// Whether its goodput is the link's capacity.
@@ -65,7 +64,7 @@ pub(crate) struct LinksAlone {
 }
 
 impl Baselines {
-    /// Nothing measured yet for the traffic of `scenario`.
+    /// Empty baselines for the traffic of `scenario`.
     pub(crate) fn of(scenario: &Scenario) -> Self {
         let mut kinds: Vec<Traffic> = Vec::new();
         for kind in scenario.traffic.iter().filter_map(|traffic| alone(traffic, scenario)) {
@@ -77,7 +76,7 @@ impl Baselines {
         Baselines { kinds, repetitions }
     }
 
-    /// How many kinds are measured.
+    /// Number of measured kinds.
     pub(crate) fn kinds(&self) -> usize {
         self.kinds.len()
     }
@@ -101,7 +100,7 @@ impl Baselines {
         Ok(())
     }
 
-    /// What the links did alone with a traffic of the scenario.
+    /// The links' results alone for one traffic of the scenario.
     pub(crate) fn of_traffic(&self, traffic: &Traffic, scenario: &Scenario) -> Option<LinksAlone> {
         let kind = alone(traffic, scenario)?;
         let position = self.kinds.iter().position(|known| *known == kind)?;
@@ -114,7 +113,7 @@ impl Baselines {
 }
 
 impl LinksAlone {
-    /// Notes in `run` what it is to be compared with.
+    /// Adds to `run` the figures to compare it with.
     pub(crate) fn compare(&self, run: &mut Run) {
         let mbps =
             |runs: &Vec<LinkAlone>| median(&runs.iter().map(|run| run.mbps).collect::<Vec<f64>>());
@@ -132,11 +131,10 @@ impl LinksAlone {
     }
 }
 
-/// What runs over a link alone to compare `traffic` with: one TCP connection
-/// with BBR, the link's share of the datagrams, the same objects. `None` for what has no
-/// capacity to be compared. Where the kernel plays all links the connection has
-/// the traffic's own control: in a VM, BBR's timers come too late for it to fill
-/// a link.
+/// The traffic over a link alone that `traffic` is compared with: one TCP connection with BBR, the
+/// link's share of the datagrams, the same objects. `None` for traffic without a capacity to
+/// compare. If the kernel plays all links, the connection uses the traffic's own congestion
+/// control: in a VM, BBR's timers are too late for it to fill a link.
 fn alone(traffic: &Traffic, scenario: &Scenario) -> Option<Traffic> {
     let kind = match &traffic.kind {
         tcp @ TrafficKind::Tcp { .. } if scenario.in_kernel == InKernel::All => tcp.clone(),
@@ -149,11 +147,11 @@ fn alone(traffic: &Traffic, scenario: &Scenario) -> Option<Traffic> {
     Some(Traffic { kind, flows: 1, ..traffic.clone() })
 }
 
-/// What one link did alone.
+/// One link's result alone.
 pub(crate) struct Alone {
     pub(crate) link: String,
     pub(crate) measured: Measured,
-    /// The run, perhaps of several links at once.
+    /// The run, possibly of several links at once.
     pub(crate) outcome: Rc<Outcome>,
 }
 
@@ -172,7 +170,7 @@ pub(crate) fn each_alone(
 ) -> Result<Vec<Alone>, RunFailure> {
     let sum = sum_of_rates(scenario, TrafficDirection::Down)
         .saturating_add(sum_of_rates(scenario, TrafficDirection::Up));
-    // Samba is dear enough to make the CPU the limit.
+    // Samba is expensive enough to make the CPU the limit.
     let cheap = !matches!(traffic.kind, TrafficKind::Smb);
     let groups: Vec<Vec<usize>> = if sum <= AT_ONCE_UP_TO && cheap {
         vec![(0..scenario.links.len()).collect()]
@@ -220,7 +218,7 @@ pub(crate) fn each_alone(
     Ok(found)
 }
 
-/// The scenario's network, freshly made.
+/// Builds the scenario's network.
 pub(crate) fn build(scenario: &Scenario) -> Result<Topology, TopologyError> {
     let models: Vec<_> = scenario.links.iter().map(|link| link.model.clone()).collect();
     let planned = scenario.timeline().into_iter().map(|step| (step.link, step.change)).collect();
@@ -244,7 +242,7 @@ pub(crate) fn offered(scenario: &Scenario, traffic: &Traffic) -> OfferedRates {
     }
 }
 
-/// The part of that which falls to one link, by its rate.
+/// One link's part of that, by its rate.
 fn share_of(scenario: &Scenario, traffic: &Traffic, link: usize) -> OfferedRates {
     let all = offered(scenario, traffic);
     let part = |all: Rate, direction| {

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often a sleeper looks whether it was cancelled.
+/// How often a sleeping thread checks for cancellation.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// How long a run that is ended has for its reports.
+/// How long a cancelled run has for its reports.
 const GRACE: Duration = Duration::from_millis(1_500);
-/// Exit status of what a signal ended, as shells say of SIGINT.
+/// Exit status after a signal, as shells report it for SIGINT.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// A switch that ends a run early, shared by all its threads.
@@ -18,16 +18,16 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub struct Cancel(Arc<AtomicBool>);
 
 impl Cancel {
-    /// A switch that only [`Cancel::cancel`] throws.
+    /// A switch that only [`Cancel::cancel`] triggers.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A switch that SIGINT, SIGTERM and SIGHUP throw. The process ends soon then,
-    /// whatever it waits for; its namespaces and what runs in them end with it.
+    /// A switch that SIGINT, SIGTERM and SIGHUP trigger. The process then ends soon, whatever it
+    /// waits for; its namespaces and the processes in them end with it.
     ///
     /// # Errors
-    /// Signals can't be caught, or no thread be started.
+    /// Signals can't be caught, or no thread can be started.
     pub fn on_signals() -> std::io::Result<Self> {
         let switch = Self::default();
         for signal in

@@ -26,14 +26,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Something could not be measured.
+/// Something couldn't be measured.
 const NOT_MEASURED: u8 = 1;
-/// The command line or the scenario is wrong (as clap's own).
+/// The command line or the scenario is invalid (same as clap's own).
 const USAGE: u8 = 2;
-/// This machine doesn't let the lab work.
+/// The lab can't work on this machine.
 const NO_LAB: u8 = 3;
 
-/// Of each of calibration's measurements.
+/// Duration of each measurement of a calibration.
 const CALIBRATION_TIME: Duration = Duration::from_secs(2);
 
 /// `braid lab`.
@@ -169,8 +169,8 @@ pub struct CalibrateArgs {
     pub json: bool,
 }
 
-/// Does what the command line says. Must be called while the process has a
-/// single thread, since it may enter a user namespace.
+/// Executes the command. Must be called while the process has a single thread, since it may enter a
+/// user namespace.
 pub fn execute(command: LabCommand) -> ExitCode {
     match command {
         LabCommand::Run(args) => execute_run(&args),
@@ -196,7 +196,7 @@ pub fn execute(command: LabCommand) -> ExitCode {
     }
 }
 
-/// What must be there before anything can be measured.
+/// What must be prepared before anything can be measured.
 struct Prepared {
     scratch: Scratch,
     cancel: Cancel,
@@ -235,7 +235,7 @@ fn execute_run(args: &RunArgs) -> ExitCode {
     let files = [&args.json, &args.report].into_iter().flatten().map(|file| (file, writable(file)));
     let folder = args.keep_logs.iter().map(|folder| (folder, std::fs::create_dir_all(folder)));
     for (output, result) in files.chain(folder) {
-        // Better now than after an hour of measuring.
+        // Better to fail now than after an hour of measuring.
         if let Err(error) = result {
             return usage(&format!("{}: can't write there: {error}", output.display()));
         }
@@ -392,7 +392,7 @@ fn load(file: &Path, seed: Option<u64>) -> Result<Scenario, String> {
     Scenario::load_with_seed(file, seed).map_err(|error| error.to_string())
 }
 
-/// Tries to open without changing what is there.
+/// Checks that the file can be opened, without changing it.
 fn writable(path: &Path) -> std::io::Result<()> {
     let new = !path.exists();
     std::fs::File::options().append(true).create(true).open(path)?;

@@ -1,5 +1,5 @@
-//! All engines side by side over the same links: the tables of a series of
-//! articles about home networks, each case of a suite a scenario of its own.
+//! Compares all engines over the same links, for the tables in a series of articles about home
+//! networks; each case of a suite is a scenario.
 
 mod page;
 mod text;
@@ -50,8 +50,8 @@ macro_rules! cases {
 const HOME_LAN: &[Case] = cases!("home-lan": "equal", "delay", "slow", "lossy", "pulled");
 const WAN: &[Case] = cases!("wan": "equal", "unequal", "slow", "lossy", "pulled");
 
-/// What is compared where nothing else is said: first what the host's kernel
-/// mostly has, then what needs drivers that it may lack.
+/// Engines compared by default: first what most host kernels have, then what needs drivers that may
+/// be missing.
 const ENGINES: [&str; 20] = [
     "tunnel",
     "mptcp",
@@ -99,13 +99,13 @@ impl Suite {
         }
     }
 
-    /// What is compared where nothing else is said.
+    /// Engines compared by default.
     fn engines(self) -> Vec<String> {
         let (left_out, _) = self.left_out();
         ENGINES.iter().filter(|name| !left_out.contains(name)).map(|&name| name.into()).collect()
     }
 
-    /// What the report is called.
+    /// The report's title.
     pub fn title(self) -> &'static str {
         match self {
             Suite::HomeLan => "Two cables between two hosts: the kernel's engines and Braid",
@@ -118,10 +118,10 @@ impl Case {
     /// Reads it, with other run times if `seconds` says so.
     ///
     /// # Errors
-    /// None but for a mistake of ours.
+    /// None, except for a bug.
     pub fn load(self, seconds: Option<u64>) -> Result<Scenario, ScenarioError> {
         let mut scenario = Scenario::parse(self.file, self.text, Path::new("."))?;
-        // A case with events needs its time.
+        // A case with events needs its full time.
         if let Some(seconds) = seconds
             && scenario.events.is_empty()
         {
@@ -137,24 +137,24 @@ impl Case {
 pub struct Comparison {
     /// The suite.
     pub suite: Suite,
-    /// Of its cases only these; all where there's none.
+    /// Only these of its cases; all if empty.
     pub only: Vec<String>,
-    /// Engines instead of all.
+    /// Only these engines; the default ones if empty.
     pub engines: Vec<String>,
-    /// Of one run.
+    /// Duration of one run.
     pub seconds: Option<u64>,
-    /// How often each is measured.
+    /// Number of repetitions.
     pub repeat: u32,
     /// The program that engines start.
     pub program: PathBuf,
 }
 
-/// A case that was measured.
+/// A measured case.
 #[derive(Debug)]
 pub struct Compared {
     /// The case.
     pub case: Case,
-    /// What came of it.
+    /// Its results.
     pub findings: Findings,
 }
 
@@ -166,7 +166,7 @@ pub struct ComparisonResults<'a> {
 }
 
 impl Comparison {
-    /// The cases and engines that it names.
+    /// The plans for the cases and engines that it names.
     ///
     /// # Errors
     /// There is no such case or engine.

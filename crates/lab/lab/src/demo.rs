@@ -1,5 +1,5 @@
-//! The README's demonstration: what each link gives alone, and what several
-//! ways to join them make of all.
+//! The README's demonstration: what each link carries alone, and what several ways of joining them
+//! achieve.
 
 use crate::baseline::{RunFailure, Surroundings, each_alone};
 use crate::cancel::Cancel;
@@ -12,7 +12,7 @@ use crate::scenario::{Scenario, TunnelMode};
 use crate::scratch::Scratch;
 use std::path::Path;
 
-/// Runs it; the links alone all at the same time, each with its own connection.
+/// Runs it; the links alone are measured simultaneously, each with its own connection.
 pub(crate) fn run(
     scenario: Scenario,
     program: &Path,

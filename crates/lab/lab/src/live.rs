@@ -8,17 +8,17 @@ use std::cell::{Cell, RefCell};
 use std::fmt::Write as _;
 use std::io::{IsTerminal, Write as _};
 
-/// Redraw at every so many samples.
+/// Redraw after this many samples.
 const EVERY: usize = 3;
-/// A rate is drawn over so many samples.
+/// Rates are averaged over this many samples.
 const OVER: usize = 5;
 
-/// The display of a run: redrawn in place on a terminal, a line a run
-/// elsewhere, nothing when silent.
+/// The display of a run: redrawn in place on a terminal, otherwise one line per run, nothing when
+/// silent.
 pub struct Live {
     form: Form,
     state: RefCell<State>,
-    /// Which part it is at, and of how many.
+    /// The current part, and the number of parts.
     part: Cell<(usize, usize)>,
 }
 
@@ -32,19 +32,19 @@ enum Form {
 #[derive(Default)]
 struct State {
     label: String,
-    /// Lines drawn that the next drawing replaces.
+    /// Number of drawn lines that the next drawing replaces.
     drawn: usize,
     samples: usize,
 }
 
 impl Live {
-    /// As standard output is: a terminal or not.
+    /// A display suited to standard output: a terminal or not.
     pub fn new() -> Self {
         let form = if std::io::stdout().is_terminal() { Form::Terminal } else { Form::Lines };
         Live::of(form)
     }
 
-    /// A line a run, whatever standard output is.
+    /// One line per run, whatever standard output is.
     pub fn lines() -> Self {
         Live::of(Form::Lines)
     }
@@ -63,12 +63,12 @@ impl Live {
         self.form != Form::Silent
     }
 
-    /// There will be so many parts.
+    /// Sets the number of parts.
     pub fn expect(&self, parts: usize) {
         self.part.set((0, parts));
     }
 
-    /// The next part begins, and takes a while until there is more to show.
+    /// Starts the next part, which takes a while until there is more to show.
     pub fn prepare(&self, label: &str) {
         let (part, parts) = self.part.get();
         self.part.set((part + 1, parts));
@@ -86,7 +86,7 @@ impl Live {
         }
     }
 
-    /// A run begins.
+    /// Starts a run.
     pub fn begin(&self, label: &str) {
         self.erase();
         let mut state = self.state.borrow_mut();
@@ -96,7 +96,7 @@ impl Live {
         }
     }
 
-    /// A line that stays.
+    /// Prints a permanent line.
     pub fn line(&self, text: &str) {
         if self.form != Form::Silent {
             self.erase();
@@ -104,12 +104,12 @@ impl Live {
         }
     }
 
-    /// The run is over.
+    /// Ends a run.
     pub fn end(&self) {
         self.erase();
     }
 
-    /// New counters of the links.
+    /// Shows new counters of the links.
     pub(crate) fn sample(&self, wire: &WireLog, arrived: u64, scenario: &Scenario) {
         let due = {
             let mut state = self.state.borrow_mut();
@@ -172,7 +172,7 @@ impl Default for Live {
     }
 }
 
-/// Columns of the terminal; 80 where it isn't one.
+/// The terminal's width in columns; 80 if there is no terminal.
 pub fn width() -> usize {
     let columns = tcgetwinsize(std::io::stdout()).map_or(0, |size| size.ws_col);
     if columns > 0 { usize::from(columns) } else { 80 }

@@ -13,28 +13,27 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// From the decision to start to the start: every thread is ready by then.
+/// Time from the decision to start until the start: every thread is ready by then.
 const LEAD: Duration = Duration::from_millis(300);
-/// The same with Samba's client, which is a process to be started, in a VM a
-/// slow one.
+/// The same for Samba's client, a process that must be started, slowly in a VM.
 const SMB_LEAD: Duration = Duration::from_secs(2);
-/// Between two samples of the links' counters.
+/// Time between two samples of the links' counters.
 const SAMPLE: Duration = Duration::from_millis(100);
 /// The concentrator's first port for traffic.
 const FIRST_PORT: u16 = 20_000;
-/// IP bytes for a payload byte of plain TCP: MTU 1500, timestamps on.
+/// IP bytes per payload byte of plain TCP: MTU 1500, timestamps on.
 const PLAIN_TCP: f64 = 1500.0 / 1448.0;
 
-/// Traffic and the way it takes.
+/// Traffic and its route.
 #[derive(Clone)]
 pub(crate) struct Flow<'a> {
     pub(crate) traffic: &'a Traffic,
     pub(crate) rates: OfferedRates,
-    /// Device that it is bound to instead of the engine's.
+    /// The device to bind it to instead of the engine's.
     pub(crate) device: Option<&'a str>,
 }
 
-/// What a run showed.
+/// The results of a run.
 pub(crate) struct Outcome {
     /// In the order of the flows.
     pub(crate) measured: Vec<Measured>,
@@ -56,7 +55,7 @@ pub(crate) enum MeasureError {
     Cancelled,
 }
 
-/// Runs all flows at the same time, from the scenario's start to its end.
+/// Runs all flows simultaneously, from the scenario's start to its end.
 pub(crate) fn measure(
     topology: &Topology,
     running: &Running,
@@ -138,7 +137,7 @@ pub(crate) fn measure(
     Ok(Outcome { measured, cpu, wire, counts_ip: !kernel_plays })
 }
 
-/// The servers of the flows that need one, which take their time to start.
+/// Servers for the flows that need one; starting them takes a while.
 fn smb_servers(
     topology: &Topology,
     flows: &[Flow<'_>],
@@ -183,9 +182,8 @@ impl Outcome {
         self.wire.series()
     }
 
-    /// IP bytes on the links for each payload byte, relative to plain TCP's;
-    /// `None` where the flow was not the only one besides pings, delivered
-    /// nothing, or the links' bytes are not known.
+    /// IP bytes on the links per payload byte, relative to plain TCP's; `None` if the flow wasn't
+    /// the only one besides pings, delivered nothing, or the links' bytes are unknown.
     pub(crate) fn overhead(&self, flows: &[Flow<'_>], number: usize) -> Option<f64> {
         let flow = flows.get(number)?;
         if !self.counts_ip || matches!(flow.traffic.kind, TrafficKind::Voip) {

@@ -1,5 +1,5 @@
-//! What is printed. Whoever read it may have gone (`| head`): then nobody is told, and what was
-//! begun is ended as always.
+//! Printing. If the reader is gone (`| head`), errors are ignored, and the work in progress ends as
+//! always.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ pub(crate) fn line(text: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{text}");
 }
 
-/// As `println!`, which panics when nobody reads.
+/// Like `println!`, which however panics if nobody reads.
 macro_rules! say {
     ($($text:tt)*) => { $crate::output::line(format_args!($($text)*)) };
 }

@@ -1,4 +1,4 @@
-//! What a call of the lab is to measure, and what comes of it.
+//! What a run of the lab measures, and its results.
 
 use crate::engines::EngineName;
 use crate::live::Live;
@@ -6,31 +6,31 @@ use crate::report::{Host, Report, Results};
 use crate::scenario::Scenario;
 use std::path::PathBuf;
 
-/// What is to be measured.
+/// What to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The scenario.
     pub scenario: Scenario,
     /// Measured in turn, in each repetition.
     pub engines: Vec<EngineName>,
-    /// How often.
+    /// Number of repetitions.
     pub repeat: u32,
-    /// Whether the links alone are measured too; without it there is no ratio.
+    /// Whether to measure the links alone, too; without that there is no ratio.
     pub baseline: bool,
-    /// Where configs and logs of the engines are copied to.
+    /// Where to copy the engines' configs and logs.
     pub keep_logs: Option<PathBuf>,
     /// The program that the `tunnel` engine starts.
     pub program: PathBuf,
 }
 
-/// What came of a plan.
+/// The results of a plan.
 #[derive(Debug)]
 pub struct Findings {
-    /// All that could be measured.
+    /// Everything that could be measured.
     pub report: Report,
-    /// What couldn't, in words.
+    /// What couldn't, and why, in words.
     pub failures: Vec<String>,
-    /// What was measured in a VM, since this kernel lacks it.
+    /// What was measured in a VM because this kernel lacks it.
     pub in_vm: Option<Report>,
 }
 

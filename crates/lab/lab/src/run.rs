@@ -1,4 +1,4 @@
-//! A call of the lab: every engine and repetition of a scenario, in turn.
+//! A run of the lab: every engine and repetition of a scenario, in turn.
 
 use crate::baseline::{Baselines, RunFailure, Surroundings, build, offered};
 use crate::cancel::Cancel;
@@ -13,10 +13,10 @@ use crate::second_kernel;
 use crate::topology::{Backend, InKernel, Topology};
 use crate::traffic::Measured;
 
-/// In the JSON, goodput stands in bins of 100 ms.
+/// The JSON has goodput in bins of 100 ms.
 const SERIES_BINS: usize = 10;
 
-/// Measures a plan; engines that this kernel lacks in a VM.
+/// Measures a plan; uses a VM for engines that this kernel lacks.
 pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
     let mut host = missing::Host::default();
     let mut lacking: Vec<(EngineName, String)> = Vec::new();
@@ -66,8 +66,8 @@ pub fn run(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Find
     findings
 }
 
-/// Measures a plan under this kernel. What fails is told and left out, the rest goes on; a
-/// cancelled plan ends with what it has.
+/// Measures a plan under this kernel. Failures are reported and skipped; a cancelled plan ends with
+/// what it has.
 fn run_here(plan: &Plan, scratch: &Scratch, cancel: &Cancel, live: &Live) -> Findings {
     let scenario = &plan.scenario;
     let mut baselines = Baselines::of(scenario);
@@ -219,7 +219,7 @@ pub(crate) fn record(
     }
 }
 
-/// A run in a line.
+/// A run in one line.
 pub(crate) fn told(run: &Run) -> String {
     let mut text = format!("{:<24} {:<18}", run.engine, run.traffic);
     let mut add = |value: Option<f64>, unit: &str| {

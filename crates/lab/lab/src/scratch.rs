@@ -1,12 +1,12 @@
-//! A folder for configs, keys and logs of engines that is gone with the
-//! process, also when that is killed.
+//! A folder for the engines' configs, keys and logs that disappears with the process, even if that
+//! is killed.
 
 use rustix::mount::{MountFlags, mount};
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
-/// Empty on every distribution, and nothing of ours lies below.
+/// These are empty on every distribution, and contain nothing of ours.
 const MOUNT_POINTS: [&str; 3] = ["/mnt", "/media", "/srv"];
 
 /// The folder.
@@ -17,13 +17,12 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// A tmpfs that only this process tree sees; it ends with it. Requires a
-    /// mount namespace of our own ([`crate::topology::prepare_process`]).
-    /// `wanted` are paths that must stay visible. Where the mount fails, it is a
-    /// temporary folder as of [`Scratch::temporary`].
+    /// A tmpfs that only this process tree sees, and that ends with it. Requires our own mount
+    /// namespace ([`crate::topology::prepare_process`]). `wanted` are paths that must stay visible.
+    /// If mounting fails, it is a temporary folder as from [`Scratch::temporary`].
     ///
     /// # Errors
-    /// Not even a temporary folder can be made.
+    /// Not even a temporary folder can be created.
     pub fn private(wanted: &[&Path]) -> io::Result<Self> {
         let free = |point: &&&str| {
             let point = Path::new(**point);
@@ -40,7 +39,7 @@ impl Scratch {
     /// A folder that is removed when this is dropped.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It can't be created.
     pub fn temporary() -> io::Result<Self> {
         let folder = tempfile::Builder::new().prefix("braid-lab-").tempdir()?;
         Ok(Scratch { path: folder.path().to_path_buf(), _removed_on_drop: Some(folder) })
@@ -49,7 +48,7 @@ impl Scratch {
     /// A new empty folder inside.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It can't be created.
     pub fn folder(&self, name: &str) -> io::Result<PathBuf> {
         let path = self.path.join(name);
         if path.exists() {

@@ -1,6 +1,6 @@
-//! The same scenario in a VM, for engines that the running kernel lacks. What
-//! is measured there stands in a report of its own: a system call costs a
-//! hundred times more there, so its figures compare with each other only.
+//! Measures the same scenario in a VM, for engines that the running kernel lacks. The results are
+//! in a separate report: a system call costs a hundred times more there, so its figures can only be
+//! compared with each other.
 
 use crate::cancel::Cancel;
 use crate::engines::EngineName;
@@ -16,14 +16,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Besides the traffic: bringing engines up, each of many processes.
+/// Time in addition to the traffic: for bringing engines up, each with many processes.
 const PER_RUN: Duration = Duration::from_secs(30);
 const TO_BOOT: Duration = Duration::from_secs(60);
-/// How much slower a loaded machine may be.
+/// How many times slower a loaded machine may be.
 const PATIENCE: u32 = 3;
 const LOOK: Duration = Duration::from_millis(50);
 
-/// What a run in the VM leaves behind for the one outside.
+/// What a run in the VM passes to the process outside.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Handover {
     host: Host,
@@ -49,11 +49,11 @@ impl Handover {
     }
 }
 
-/// Measures `engines` of `plan` in a VM, with a baseline of its own. `Err` says
-/// why nothing was measured.
+/// Measures `engines` of `plan` in a VM, with its own baseline. `Err` says why nothing was
+/// measured.
 ///
 /// # Errors
-/// There can be no VM here, or it failed.
+/// No VM is possible here, or it failed.
 pub fn measure(
     plan: &Plan,
     engines: &[EngineName],
@@ -65,7 +65,7 @@ pub fn measure(
     let folder = scratch.folder("vm").map_err(|error| format!("can't make a folder: {error}"))?;
     let handover = folder.join("handover.json");
     let argv = command_line(plan, engines, &folder, &handover)?;
-    // The links alone count as an engine.
+    // Each link alone counts as an engine.
     let runs = plan.repeat * (engines.len() as u32 + plan.scenario.links.len() as u32 + 1);
     let mut vm = vm
         .writable(&folder)
@@ -111,8 +111,8 @@ fn command_line(
     let file = folder.join("scenario.toml");
     fs::write(&file, &text.text).map_err(|error| format!("{}: {error}", file.display()))?;
     let relative_to = std::env::current_dir().unwrap_or_default().join(&text.folder);
-    // What nothing asks the kernel for by name before it is needed, and what both ends would ask
-    // for at once: one of them would be told that there is none.
+    // Modules that aren't loaded automatically before they are needed, or that both ends would
+    // request at once, so that one would fail.
     let modules = "modprobe -aq ipv6 tun team tcp_bbr; exec \"$@\"";
     let mut argv: Vec<OsString> = ["sh", "-c", modules, "sh"].map(OsString::from).into();
     argv.extend([plan.program.clone().into(), "lab".into(), "run".into(), file.into()]);
@@ -137,7 +137,7 @@ fn command_line(
     Ok(argv)
 }
 
-/// What `scenario` must be to be played in this kernel, when it is the VM's.
+/// Adapts `scenario` to this kernel, the VM's.
 pub fn prepare_inside(scenario: &mut Scenario) {
     scenario.in_kernel = crate::topology::InKernel::All;
 }

@@ -1,4 +1,4 @@
-//! What the links carried, sampled while a run goes on.
+//! Samples what the links carry during a run.
 
 use crate::report::LinkSeries;
 use crate::topology::Topology;
@@ -9,7 +9,7 @@ pub(crate) struct WireLog {
     start: Instant,
     names: Vec<String>,
     base: Vec<(u64, u64)>,
-    /// Seconds since the start; bytes down and up of each link so far.
+    /// Seconds since the start; each link's bytes down and up so far.
     samples: Vec<(f64, Vec<(u64, u64)>)>,
 }
 
@@ -74,7 +74,7 @@ impl WireLog {
         (end.0 - begin.0, end.1 - begin.1)
     }
 
-    /// Bytes of all links up to a time, between samples in proportion.
+    /// Bytes of all links up to a time, interpolated between samples.
     fn at(&self, time: f64) -> (f64, f64) {
         let after = self.samples.partition_point(|(sampled, _)| *sampled < time);
         let sum = |sample: Option<&(f64, Vec<(u64, u64)>)>| match sample {
@@ -92,7 +92,7 @@ impl WireLog {
     }
 }
 
-/// The links' rates of late.
+/// The links' recent rates.
 pub(crate) struct Latest<'a> {
     /// Seconds since the start.
     pub(crate) at_s: f64,

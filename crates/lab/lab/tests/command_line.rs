@@ -1,6 +1,6 @@
-//! The lab's command line as a program of its own: exit status, files written,
-//! nothing left behind. This test has no harness, since the lab must start with
-//! a single thread: with arguments it is the program, without it is the test.
+//! The lab's command line as a separate program: exit status, written files, nothing left behind.
+//! This test has no harness, since the lab must start with a single thread: with arguments it is
+//! the program, without it is the test.
 
 #![allow(unsafe_code)]
 
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         return braid_lab::execute(cli.lab.command);
     }
     if asked.as_deref() == Some("--list") {
-        // What cargo-nextest and IDEs ask.
+        // For cargo-nextest and IDEs.
         println!("command_line: test");
         return ExitCode::SUCCESS;
     }
@@ -156,7 +156,7 @@ fn a_vm_gives_its_commands_status(folder: &Path) {
 fn a_signal_ends_it_and_leaves_nothing(folder: &Path) {
     let long = SCENARIO.replace("\"1s\"", "\"60s\"");
     std::fs::write(folder.join("long.toml"), long).unwrap();
-    // Waits for ever before anything is measured, and for no signal.
+    // Waits forever before anything is measured, ignoring signals.
     let stubborn = "name = \"stubborn\"\nserver = \"10.99.0.1\"\n[home]\nup = \"true\"\n\
                     [concentrator]\nup = \"true\"\nsetup = [\"trap '' TERM INT; sleep 600 & wait\"]\n";
     std::fs::write(folder.join("stubborn.toml"), stubborn).unwrap();
@@ -174,7 +174,7 @@ fn a_signal_ends_it_and_leaves_nothing(folder: &Path) {
         (&alone, libc::SIGKILL, None),
         (&waits, libc::SIGTERM, Some(130)),
         (&multipath, libc::SIGTERM, Some(130)),
-        // The links alone come first.
+        // The links alone are measured first.
         (&["run", "web.toml", "--engine", "ecmp"], libc::SIGINT, Some(130)),
         (&["compare", "--suite", "wan", "--seconds", "60"], libc::SIGTERM, Some(130)),
         (&["calibrate"], libc::SIGINT, Some(130)),
@@ -191,7 +191,7 @@ fn a_signal_ends_it_and_leaves_nothing(folder: &Path) {
         let asked = Instant::now();
         let code = child.wait().unwrap().code();
         assert_eq!(code, status, "{arguments:?}");
-        // It is 2 s; a busy machine may need more.
+        // It takes 2 s; a busy machine may need more.
         let within = Duration::from_secs(10);
         assert!(asked.elapsed() < within, "{arguments:?}: it ended by itself only");
         assert_eq!(entries(folder), before, "something was left behind");

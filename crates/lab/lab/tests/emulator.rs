@@ -25,7 +25,7 @@ fn link(name: &str, mbit: u64, delay_ms: u64) -> LinkModel {
     LinkModel { name: name.into(), down: both.clone(), up: both, mtu: 1500, nat: false }
 }
 
-/// `None`, said, where namespaces or TUN devices can't be had.
+/// `None`, with a message, if namespaces or TUN devices aren't available.
 fn build(models: &[LinkModel]) -> Option<Topology> {
     match Topology::build(models, &TopologyOptions::default()) {
         Ok(topology) => Some(topology),
@@ -48,7 +48,7 @@ fn socket(ns: &NetNs, address: impl Into<IpAddr>) -> UdpSocket {
     socket
 }
 
-/// A socket at home that leaves by link `index`, and one at the concentrator.
+/// A socket at home on link `index`, and one at the concentrator.
 fn pair(topology: &Topology, index: usize) -> (UdpSocket, UdpSocket) {
     let home = socket(topology.home(), topology.links()[index].addresses().home_v4);
     let server = socket(topology.concentrator(), CONCENTRATOR_V4);
@@ -56,8 +56,7 @@ fn pair(topology: &Topology, index: usize) -> (UdpSocket, UdpSocket) {
     (home, server)
 }
 
-/// Sends from home and back; the time it took and the address that the
-/// concentrator saw.
+/// Sends from home and back; returns the time and the address that the concentrator saw.
 fn round_trip(home: &UdpSocket, server: &UdpSocket) -> io::Result<(Duration, SocketAddr)> {
     let mut buffer = [0; 2000];
     let start = Instant::now();
@@ -68,9 +67,9 @@ fn round_trip(home: &UdpSocket, server: &UdpSocket) -> io::Result<(Duration, Soc
     Ok((start.elapsed(), seen))
 }
 
-/// Megabits per second of IP packets that arrive when more are sent than fit: never more than
-/// the link lets through, and less where others slow this machine down. That the model's rate is
-/// exact its own tests show.
+/// Megabits per second of IP packets that arrive when more are sent than fit: never more than the
+/// link lets through, and less if other programs slow this machine down. The exactness of the
+/// model's rate is tested in its own crate.
 fn flood(from: &UdpSocket, to: &UdpSocket, peer: SocketAddr, mbit: u64, time: Duration) -> f64 {
     let begun = Instant::now();
     let stop = begun + time;
@@ -229,7 +228,7 @@ fn a_kernel_link_is_shaped_changed_and_darkened() {
         ..DirectionChange::default()
     };
     topology.apply(0, &LinkChange::Set { down: Some(slower), up: None, mtu: None }).unwrap();
-    // The bucket begins full: 1 Mbit that comes at once.
+    // The bucket starts full: 1 Mbit arrives immediately.
     flood(&server, &home, seen, 20, Duration::from_secs(1));
     let down = flood(&server, &home, seen, 10, Duration::from_secs(2));
     assert!(down > 0.0 && down < 6.5, "{down}");
@@ -258,7 +257,7 @@ fn packets_above_the_mtu_and_lost_ones_vanish() {
     let up = topology.counters(0).up;
     assert!((40..160).contains(&up.dropped_loss), "{up:?}");
     assert!((40..160).contains(&up.packets_out), "{up:?}");
-    // The home's device has the link's MTU; the concentrator knows nothing of it.
+    // The home's device has the link's MTU; the concentrator doesn't know it.
     server.send_to(&[0; 1450], home.local_addr().unwrap()).unwrap();
     eventually(|| topology.counters(0).down.refused == 1);
 }
@@ -283,7 +282,7 @@ fn packets_arrive_twice_damaged_and_out_of_order() {
     let mut arrived = Vec::new();
     let mut buffer = [0; 200];
     while let Ok(length) = server.recv(&mut buffer) {
-        // The kernel drops what its checksum finds damaged.
+        // The kernel drops packets with a wrong checksum.
         assert!(buffer[..length] == [buffer[0]; 100], "{:?}", &buffer[..length]);
         arrived.push(buffer[0]);
     }
@@ -335,7 +334,7 @@ fn ecmp_spreads_flows_with_and_without_nat() {
                 transfer(&topology, &listener, address, Some(setup.home_v4), libc::IPPROTO_TCP);
             assert_eq!(bytes, 1_000_000);
         }
-        // Twelve flows all on one link: once in 2048.
+        // Twelve flows are all on one link once in 2048 times.
         for index in 0..2 {
             let counters = topology.counters(index).down;
             assert!(counters.bytes_out > 900_000, "nat {nat}, link {index}: {counters:?}");
@@ -406,8 +405,8 @@ fn raw_socket(protocol: i32) -> socket2::Socket {
     .unwrap()
 }
 
-/// A megabyte from the concentrator over a connection that the home opens;
-/// returns what arrived.
+/// A megabyte from the concentrator over a connection that the home opens; returns the bytes that
+/// arrived.
 fn transfer(
     topology: &Topology,
     listener: &TcpListener,
@@ -449,13 +448,13 @@ fn calibration_measures_rate_and_delay() {
     assert_eq!(sets.iter().map(|set| set.links.len()).collect::<Vec<_>>(), [6, 3]);
     for set in sets {
         println!("{set}");
-        // How exact it is depends on what else the machine does: that something came by each
-        // link doesn't.
+        // The accuracy depends on the machine's other load, but something must arrive over each
+        // link.
         assert!(set.worst_rate_error() < 1.0, "{set}");
     }
 }
 
-/// Not a test of its own: what the test below starts, to kill it.
+/// Not a test by itself: the test below starts it and kills it.
 #[test]
 fn victim_of_the_kill_test() {
     if std::env::var_os("BRAID_LAB_VICTIM").is_none() {

@@ -85,7 +85,7 @@ fn a_link_alone_carries_its_rate_and_the_json_has_the_agreed_form() {
     let find = |engine: &str, traffic: &str| {
         results.runs.iter().find(|r| r.engine == engine && r.traffic == traffic).unwrap()
     };
-    // 20 Mbit/s of IP packets are 19.3 of payload; a busy machine may carry less.
+    // 20 Mbit/s of IP packets carry 19.3 of payload; a busy machine may carry less.
     let alone = find("link:one", "tcp-down-1-cubic");
     let goodput = alone.goodput_mbps.unwrap();
     assert!(goodput > 0.0 && goodput < 19.4, "{goodput}");
@@ -155,7 +155,7 @@ rebind = true
     assert_eq!(upload.run.series.as_ref().unwrap().len(), 15);
     // Without the baseline there is nothing to compare with.
     assert!(upload.run.ratio.is_none() && upload.run.sum_of_links_mbps.is_none());
-    // A flow of datagrams finds its way back after the NAT has forgotten it.
+    // A flow of datagrams recovers after the NAT has forgotten it.
     assert!(find("link:one", "udp-both").run.goodput_mbps.unwrap() > 1.0);
 }
 
@@ -171,7 +171,7 @@ fn pages_and_objects_have_times_by_size_beside_the_best_link() {
     assert_eq!((page.bytes, page.objects), (200_000, 12));
     // Three round trips of 10 ms, and 200 KB at 30 Mbit/s.
     assert!(page.loads >= 1 && page.load_ms.unwrap().p50 > 60.0, "{page:?}");
-    // The larger link takes 80 ms for the bytes alone.
+    // The faster link needs 80 ms for the bytes alone.
     assert!(page.best_link_ms.unwrap() > 80.0, "{page:?}");
     assert!(web[0].objects.iter().map(|o| o.count).sum::<u64>() >= page.loads * 12);
     let sizes: Vec<u64> = web[1].objects.iter().map(|objects| objects.up_to_bytes).collect();
@@ -211,7 +211,7 @@ fn a_file_is_copied_by_smb_and_each_traffic_has_its_turn() {
             |r: &&braid_lab::report::Record| r.run.engine == engine && r.run.traffic == traffic;
         findings.report.records.iter().find(same).unwrap().run.goodput_mbps.unwrap()
     };
-    // 20 down and 5 up; at the same time they would share the CPU at least.
+    // 20 down and 5 up; simultaneously they would at least share the CPU.
     let (down, up) = (rate("link:one", "smb-down-1"), rate("link:one", "smb-up-1"));
     assert!(down > 0.0 && down < 20.0, "{down}");
     assert!(up > 0.0 && up < 5.1, "{up}");
@@ -257,7 +257,7 @@ after = "ip address add 10.99.0.1/24 dev tun1 && ip link set tun1 up"
     let findings = measured(traffic, &[&format!("external:{}", file.display())], false);
     let run = &findings.report.records[0].run;
     assert!(run.goodput_mbps.unwrap() > 2.0);
-    // It runs a process at home, which used no CPU to speak of.
+    // It runs a process at home, which used hardly any CPU.
     assert!(run.cpu_seconds.unwrap().home < 1.0);
     let overhead = run.overhead_ratio.unwrap();
     assert!(overhead > if tunnel { 1.005 } else { 0.97 }, "{overhead}");

@@ -1,4 +1,4 @@
-//! Scenario files: what is read, and what a user is told about mistakes.
+//! Scenario files: what is accepted, and what users are told about mistakes.
 
 use braid_lab::emulator::{Capacity, Carrier, LinkChange, Loss, Reorder};
 use braid_lab::engines::External;
@@ -167,7 +167,7 @@ fn faults_of_a_direction_are_read_and_changed_by_events() {
 #[expect(clippy::too_many_lines, reason = "a table")]
 fn mistakes_are_told_with_line_key_and_hint() {
     let many_flows = "flows = 1000\n[[traffic]]\nkind = \"tcp\"\n".repeat(4);
-    // (what is replaced, by what, line, what the message contains)
+    // (replaced text, replacement, line, part of the message)
     let cases = [
         ("rate = \"6Mbit\"", "rate = 6", 5, "link[1].down.rate: \"6\" has no unit"),
         ("rate = \"6Mbit\"", "rate = \"6\"", 5, "has no unit; write it as \"6Mbit\""),
@@ -288,7 +288,7 @@ fn a_damaged_recording_is_told_with_its_line() {
     let error = Scenario::parse("s.toml", &text, folder.path()).map(|_| ()).unwrap_err();
     assert_eq!(error.line, Some(11));
     assert!(error.to_string().contains("bad.down:3"), "{error}");
-    // An absent one has a stand-in where the file names it, a damaged one has not.
+    // A missing one has a stand-in if the file names it, a damaged one doesn't.
     let with = |name| {
         let trace = format!("{name}\", fallback = \"synthetic:umts");
         Scenario::parse("s.toml", &EXAMPLE.replace("synthetic:umts", &trace), folder.path())

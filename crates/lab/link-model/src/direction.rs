@@ -10,11 +10,10 @@ use std::time::Duration;
 /// come out at theirs. It reads no clock; the caller's `now` must not run
 /// backwards.
 ///
-/// A packet joins the queue (or is dropped at its tail), is serialised at the
-/// capacity, may then be lost, doubled or damaged, and is delivered after delay and
-/// jitter, never before the packet ahead of it unless that is held back by
-/// [`super::Reorder`]. Jitter moves deliveries, not the serialiser, so it doesn't
-/// lower the rate.
+/// A packet joins the queue (or is dropped at its tail), is serialised at the capacity, may then be
+/// lost, duplicated or damaged, and is delivered after delay and jitter, never before the packet
+/// ahead of it unless that is held back by [`super::Reorder`]. Jitter delays deliveries, not the
+/// serialiser, so it doesn't lower the rate.
 #[derive(Debug)]
 pub struct Direction<P> {
     model: DirectionModel,
@@ -24,9 +23,9 @@ pub struct Direction<P> {
     /// The packet being serialised.
     head: Option<SizedPacket<P>>,
     queue: VecDeque<SizedPacket<P>>,
-    /// Serialised, on their way; delivery times ascend.
+    /// Serialised packets in transit; delivery times ascend.
     flying: VecDeque<(Time, SizedPacket<P>)>,
-    /// Of the packets that keep their order.
+    /// The last delivery time of packets that keep their order.
     last_delivery: Time,
     blackout: bool,
     counters: DirectionCounters,
@@ -38,14 +37,14 @@ struct SizedPacket<P> {
     packet: P,
 }
 
-/// What a direction did so far. Bytes are those of IP packets.
+/// A direction's counters so far. Bytes are those of IP packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirectionCounters {
     /// Packets offered, whatever became of them.
     pub packets_in: u64,
     /// Their bytes.
     pub bytes_in: u64,
-    /// Bytes that the capacity was used for, also by packets that were lost then.
+    /// Serialised bytes, including those of packets lost afterwards.
     pub bytes_serialised: u64,
     /// Packets delivered, copies included.
     pub packets_out: u64,
@@ -66,13 +65,12 @@ pub struct DirectionCounters {
     pub duplicated: u64,
     /// Packets in which a bit was flipped.
     pub corrupted: u64,
-    /// Bytes in the queue now, with what is left in the serialiser.
+    /// Bytes in the queue now, including the rest in the serialiser.
     pub queued_bytes: u64,
 }
 
 impl<P: Packet> Direction<P> {
-    /// A direction that behaves as `model` from `now` on, with the random
-    /// numbers of `seed`.
+    /// A direction that behaves like `model` from `now` on, with random numbers from `seed`.
     pub fn new(model: DirectionModel, seed: u64, now: Time) -> Self {
         Direction {
             serializer: Serializer::new(&model.capacity, now),
@@ -88,11 +86,11 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// Offers an IP packet of `bytes` bytes. It is given back when there's no
-    /// room for it, or nothing takes it in a blackout.
+    /// Offers an IP packet of `bytes` bytes.
     ///
     /// # Errors
-    /// The packet, dropped and counted as such.
+    /// Returns the packet if there is no room for it, or there is a blackout; it is counted as
+    /// dropped.
     pub fn enqueue(&mut self, now: Time, bytes: u32, packet: P) -> Result<(), P> {
         self.serialise_until(now);
         self.counters.packets_in += 1;
@@ -129,12 +127,12 @@ impl<P: Packet> Direction<P> {
         Some(arrived.packet)
     }
 
-    /// When [`Direction::poll`] may next have a packet; `None` while it's empty.
-    /// With jitter it may be too early by as much.
+    /// When [`Direction::poll`] may next have a packet; `None` while it is empty. With jitter this
+    /// may be too early by as much.
     pub fn next_deadline(&self) -> Option<Time> {
         let flying = self.flying.front().map(|(delivery, _)| *delivery);
         if flying.is_some_and(|delivery| delivery <= self.last_delivery) {
-            // What is still being serialised can't overtake it.
+            // A packet still being serialised can't overtake it.
             return flying;
         }
         let head = self
@@ -144,14 +142,14 @@ impl<P: Packet> Direction<P> {
         flying.into_iter().chain(head).min()
     }
 
-    /// Bytes that were serialised until `now`.
+    /// Bytes serialised until `now`.
     pub fn serialised(&mut self, now: Time) -> u64 {
         self.serialise_until(now);
         self.counters.bytes_serialised
     }
 
-    /// Begins or ends a blackout. At its begin what waits is lost, with what is
-    /// partly serialised; what is on its way still arrives.
+    /// Starts or ends a blackout. At its start, queued and partly serialised packets are lost;
+    /// packets in transit still arrive.
     pub fn set_blackout(&mut self, now: Time, blackout: bool) {
         self.serialise_until(now);
         self.blackout = blackout;
@@ -166,9 +164,8 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// Changes the model from `now` on, exactly also for the packet being
-    /// serialised. A smaller queue keeps what it has. Packets on their way keep
-    /// their delivery time.
+    /// Changes the model from `now` on, exactly, even for the packet being serialised. A smaller
+    /// queue keeps its content. Packets in transit keep their delivery time.
     pub fn change(&mut self, now: Time, change: &DirectionChange) {
         self.serialise_until(now);
         self.model.apply(change);
@@ -180,8 +177,7 @@ impl<P: Packet> Direction<P> {
         }
     }
 
-    /// Becomes another direction from `now` on, as by a [`Direction::change`] of
-    /// everything.
+    /// Replaces the model from `now` on, like a [`Direction::change`] of everything.
     pub fn set(&mut self, now: Time, model: DirectionModel) {
         self.serialise_until(now);
         self.serializer.set(&model.capacity, now);
@@ -189,7 +185,7 @@ impl<P: Packet> Direction<P> {
         self.model = model;
     }
 
-    /// Plays a trace from its offset again, as if the emulation began at `now`.
+    /// Restarts a trace at its offset, as if the emulation started at `now`.
     pub fn restart_trace(&mut self, now: Time) {
         self.serialise_until(now);
         self.serializer.set(&self.model.capacity, now);
@@ -202,12 +198,12 @@ impl<P: Packet> Direction<P> {
         self.counters.refused += 1;
     }
 
-    /// What happened so far.
+    /// The counters so far.
     pub fn counters(&self) -> DirectionCounters {
         self.counters
     }
 
-    /// The model as changes have made it.
+    /// The current model, including changes.
     pub fn model(&self) -> &DirectionModel {
         &self.model
     }
@@ -231,7 +227,7 @@ impl<P: Packet> Direction<P> {
         self.head = Some(sized);
     }
 
-    /// Sends the head, serialised at `finish`, on its way.
+    /// Sends the packet at the head, serialised at `finish`, on its way.
     fn launch(&mut self, finish: Time) {
         let Some(head) = self.head.take() else { return };
         self.counters.queued_bytes -= u64::from(head.bytes);
@@ -247,7 +243,7 @@ impl<P: Packet> Direction<P> {
         self.fly(finish, head);
     }
 
-    /// Lets a packet, serialised at `finish`, travel.
+    /// Puts a packet, serialised at `finish`, in transit.
     fn fly(&mut self, finish: Time, mut sized: SizedPacket<P>) {
         if happens(self.model.corrupt, &mut self.rng) {
             self.counters.corrupted += 1;
@@ -489,7 +485,7 @@ mod tests {
     }
 
     proptest! {
-        /// FIFO, delay within its bounds, nothing made up, everything counted.
+        /// Packets are in order, delays within bounds, nothing is invented, everything is counted.
         #[test]
         fn packets_arrive_in_order_within_the_delay_bounds(
             gaps in proptest::collection::vec((0u64..20_000, 1u32..3000), 1..200),

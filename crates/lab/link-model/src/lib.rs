@@ -1,9 +1,9 @@
 //! What a link does to packets, as a pure model: the lab plays it between real
 //! devices, the simulator in virtual time.
 //!
-//! [`DirectionModel`] is plain data; a [`Direction`] plays it: packets go in at
-//! their time and come out at theirs, and it says when to ask again. It reads no
-//! clock and has no packets of its own: what implements [`Packet`] passes.
+//! [`DirectionModel`] is plain data; a [`Direction`] plays it: packets go in at their time and come
+//! out at theirs, and it says when to ask again. It reads no clock, and its packets are anything
+//! that implements [`Packet`].
 
 #![forbid(unsafe_code)]
 

@@ -1,10 +1,10 @@
 use braid_units::Ratio;
 use fastrand::Rng;
 
-/// Which packets are lost, apart from those that don't fit the queue.
+/// Which packets are lost, apart from those that overflow the queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// None.
+    /// No packets.
     None,
     /// Each packet with this probability, independently.
     Random(Ratio),
@@ -29,8 +29,8 @@ impl Loss {
         if share == Ratio::ZERO { Loss::None } else { Loss::Random(share) }
     }
 
-    /// Bursts of `burst_packets` lost packets in the mean (at least 1), as many
-    /// as make a loss of `mean` in the long run.
+    /// Bursts of `burst_packets` lost packets on average (at least 1), with a long-term loss of
+    /// `mean`.
     pub fn bursty(mean: Ratio, burst_packets: f64) -> Self {
         let mean = mean.fraction();
         if mean <= 0.0 {
@@ -39,7 +39,7 @@ impl Loss {
         let leave = 1.0 / if burst_packets >= 1.0 { burst_packets } else { 1.0 };
         let enter = leave * mean / (1.0 - mean);
         if enter.is_nan() || enter > 1.0 {
-            // No such channel: the good state would have to be shorter than a packet.
+            // There is no such channel: the good state would have to be shorter than a packet.
             return Loss::Random(Ratio::from_fraction(mean));
         }
         Loss::GilbertElliott {
@@ -50,7 +50,7 @@ impl Loss {
         }
     }
 
-    /// How many packets a burst loses in the mean, if losses come in bursts.
+    /// How many packets a burst loses on average, if losses come in bursts.
     pub fn burst_packets(&self) -> Option<f64> {
         match *self {
             Loss::None | Loss::Random(_) => None,
@@ -75,7 +75,7 @@ impl Loss {
     }
 }
 
-/// A lossy channel: the state between packets that [`Loss`] needs.
+/// A lossy channel: the state that [`Loss`] needs between packets.
 #[derive(Debug)]
 pub(super) struct Channel {
     loss: Loss,
@@ -87,7 +87,7 @@ impl Channel {
         Channel { loss, bad: false }
     }
 
-    /// Changes the loss; a burst that goes on goes on.
+    /// Changes the loss; a current burst continues.
     pub(super) fn set(&mut self, loss: Loss) {
         self.loss = loss;
     }
@@ -107,7 +107,7 @@ impl Channel {
     }
 }
 
-/// Whether what has this probability happens now. What is certain draws nothing.
+/// Draws whether an event with this probability happens. Certain outcomes draw nothing.
 pub(super) fn happens(probability: Ratio, rng: &mut Rng) -> bool {
     match probability.fraction() {
         0.0 => false,

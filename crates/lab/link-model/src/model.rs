@@ -13,19 +13,19 @@ pub struct DirectionModel {
     pub capacity: Capacity,
     /// One-way delay after serialisation.
     pub delay: Duration,
-    /// Added to the delay, uniform in zero to this. It reorders no packets, as a
-    /// link's queues don't: what is held up holds up what follows.
+    /// Added to the delay, uniform from zero to this. It doesn't reorder packets, just as a link's
+    /// queues don't: a delayed packet delays those behind it.
     pub jitter: Duration,
-    /// Loss after serialisation: a lost packet has used its share of the
-    /// capacity, as one lost in the air does.
+    /// Loss after serialisation: a lost packet has used its share of the capacity, like one lost in
+    /// the air.
     pub loss: Loss,
-    /// What the link's buffer holds besides the packet being serialised; what
-    /// doesn't fit is dropped at the tail.
+    /// The size of the link's buffer, besides the packet being serialised; packets that don't fit
+    /// are dropped at the tail.
     pub queue: ByteSize,
     /// Packets that others overtake.
     pub reorder: Reorder,
-    /// Share of the packets that arrive twice. The copy is made behind the
-    /// bottleneck and takes none of its capacity; it has a jitter of its own.
+    /// Share of the packets that arrive twice. The copy is made after the bottleneck and uses none
+    /// of its capacity; it has its own jitter.
     pub duplicate: Ratio,
     /// Share of the packets in which one bit is flipped.
     pub corrupt: Ratio,
@@ -36,7 +36,7 @@ pub struct DirectionModel {
 pub struct Reorder {
     /// Share of the packets.
     pub share: Ratio,
-    /// How much later they arrive at most; uniform from zero to this.
+    /// Maximum additional delay; uniform from zero to this.
     pub by: Duration,
 }
 
@@ -116,14 +116,13 @@ pub enum Capacity {
     Trace {
         /// The recording; it repeats when it ends.
         trace: Arc<Trace>,
-        /// Where in the recording the emulation starts.
+        /// Position in the recording where the emulation starts.
         offset: Duration,
     },
 }
 
 impl Capacity {
-    /// Bytes that pass between two moments after the start, if there is always
-    /// something to send.
+    /// Bytes that pass between two moments after the start if there is always something to send.
     pub fn bytes_between(&self, from: Duration, to: Duration) -> u64 {
         match self {
             Capacity::Unlimited => u64::MAX,
@@ -146,7 +145,7 @@ impl Capacity {
     }
 }
 
-/// New figures for a direction; what is `None` stays.
+/// New figures for a direction; `None` means unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionChange {
     /// See [`DirectionModel::capacity`]. A trace starts at its offset when the

@@ -1,8 +1,8 @@
 use fastrand::Rng;
 
-/// What passes a [`super::Direction`]: it can arrive twice, and damaged.
+/// A packet for a [`super::Direction`]: it can be duplicated and damaged.
 pub trait Packet: Clone {
-    /// Damages one bit, as noise does that the layer below hasn't noticed.
+    /// Damages one bit, like noise that the layer below hasn't noticed.
     fn flip_bit(&mut self, rng: &mut Rng);
 }
 

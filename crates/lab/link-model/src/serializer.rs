@@ -3,22 +3,22 @@ use braid_units::{Rate, Time};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Work is counted in billionths of a byte: what a rate of one byte per second
-/// does in a nanosecond. So nothing is rounded but the instant of a finish, and
-/// that error is carried on, not summed up.
+/// Work is counted in billionths of a byte: what a rate of one byte per second does in a
+/// nanosecond. So only the instant of a finish is rounded, and that error is carried over, not
+/// summed up.
 const NANO_BYTES: u64 = 1_000_000_000;
 const OPPORTUNITY: u64 = Trace::OPPORTUNITY_BYTES as u64 * NANO_BYTES;
 
-/// Puts one packet after the other on the wire at a [`Capacity`], and knows
-/// exactly when each is through, also when the capacity changes in its middle.
+/// Puts one packet after another on the wire at a [`Capacity`], and knows exactly when each is
+/// finished, even if the capacity changes in the middle.
 #[derive(Debug)]
 pub(super) struct Serializer {
     pace: Pace,
-    /// What is left of the packet being serialised at `at`, in nano-bytes.
+    /// The rest of the packet being serialised at `at`, in nano-bytes.
     left: u64,
-    /// Up to when `left` accounts for work done.
+    /// The time up to which `left` accounts for finished work.
     at: Time,
-    /// When it will be through: asked far more often than it changes.
+    /// When it will be finished; cached, since it is read far more often than it changes.
     finish: Time,
 }
 
@@ -27,8 +27,7 @@ enum Pace {
     Instant,
     Constant {
         rate: Rate,
-        /// Work of the nanosecond in which the last packet finished that the
-        /// packet didn't need.
+        /// Unused work of the nanosecond in which the last packet finished.
         credit: u64,
     },
     Recorded(Playback),
@@ -39,7 +38,7 @@ impl Serializer {
         Serializer { pace: Pace::new(capacity, now), left: 0, at: now, finish: now }
     }
 
-    /// Begins a packet at `now`, the instant the one before finished, or later.
+    /// Starts a packet at `now`, the instant the previous one finished, or later.
     pub(super) fn start(&mut self, now: Time, bytes: u32) {
         let contiguous = now == self.at;
         self.at = now;
@@ -61,7 +60,7 @@ impl Serializer {
         self.finish = self.pace.finish_time(self.at, self.left);
     }
 
-    /// When the packet being serialised will be through.
+    /// When the packet being serialised will be finished.
     pub(super) fn finish_time(&self) -> Time {
         self.finish
     }
@@ -118,7 +117,7 @@ impl Pace {
         }
     }
 
-    /// When `left` nano-bytes begun at `at` are through.
+    /// When `left` nano-bytes started at `at` are finished.
     fn finish_time(&self, at: Time, left: u64) -> Time {
         match self {
             Pace::Instant => at,
@@ -131,16 +130,16 @@ impl Pace {
     }
 }
 
-/// A trace being played.
+/// Playback of a trace.
 #[derive(Debug)]
 struct Playback {
     trace: Arc<Trace>,
-    /// The place in the trace that `started` stands for.
+    /// The position in the trace that corresponds to `started`.
     offset: Duration,
     started: Time,
     /// The first opportunity not yet begun.
     next: u64,
-    /// What is left of the one before, while its instant lasts.
+    /// The rest of the previous one, while its instant lasts.
     budget: u64,
 }
 
@@ -150,7 +149,7 @@ impl Playback {
         Playback { trace, offset, started: now, next, budget: 0 }
     }
 
-    /// Opportunities before `now` found nothing to send and are gone.
+    /// Skips opportunities before `now`, which found nothing to send.
     fn skip_to(&mut self, now: Time) {
         self.budget = 0;
         self.next = self.next.max(self.trace.first_at(self.position(now)));
@@ -169,13 +168,13 @@ impl Playback {
         self.budget = (self.budget + needed * OPPORTUNITY).saturating_sub(work);
     }
 
-    /// What has been sent of a packet that isn't through at `now`.
+    /// The part already sent of a packet that isn't finished at `now`.
     fn work_until(&self, now: Time) -> u64 {
         let after = self.trace.first_at(self.position(now) + Duration::from_nanos(1));
         self.budget + after.saturating_sub(self.next).saturating_mul(OPPORTUNITY)
     }
 
-    /// How many further opportunities `work` takes.
+    /// How many further opportunities `work` needs.
     fn needed(&self, work: u64) -> u64 {
         work.saturating_sub(self.budget).div_ceil(OPPORTUNITY)
     }
@@ -228,7 +227,7 @@ mod tests {
         // 0.4 ms at 1 MB/s, then 600 bytes at 0.5 MB/s.
         serializer.set(&Capacity::Rate(Rate::from_bytes_per_sec(500_000)), Time::from_micros(400));
         assert_eq!(serializer.finish_time(), Time::from_micros(1600));
-        // At rate zero it never ends, and goes on where it was.
+        // At rate zero it never ends; afterwards it continues where it was.
         serializer.set(&Capacity::Rate(Rate::ZERO), Time::from_micros(600));
         assert_eq!(serializer.finish_time(), Time::FAR_FUTURE);
         serializer.set(&trace(&[2, 3]), Time::from_micros(1000));
@@ -249,7 +248,7 @@ mod tests {
     fn an_idle_link_loses_its_opportunities() {
         let mut serializer = Serializer::new(&trace(&[1, 2, 3, 3, 10]), Time::ZERO);
         assert_eq!(finishes(&mut serializer, Time::ZERO, &[100]), [1000]);
-        // The rest of opportunity 1 and that at 2 ms are gone.
+        // The rest of opportunity 1 and the one at 2 ms are gone.
         assert_eq!(finishes(&mut serializer, Time::from_micros(2001), &[1500]), [3000]);
         assert_eq!(finishes(&mut serializer, Time::from_millis(9), &[1500]), [10_000]);
     }

@@ -7,12 +7,11 @@ use std::time::Duration;
 
 /// The first bytes of a gzip member (RFC 1952, section 2.3.1).
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
-/// More than a day of a 1 Gbit/s recording's minute would ever need: 16 M
-/// opportunities are 64 MiB of memory.
+/// Far more than a minute of a 1 Gbit/s recording needs: 16 M opportunities are 64 MiB of memory.
 const MAX_OPPORTUNITIES: usize = 16 << 20;
 /// Bounds the work on an endless line or a gzip bomb.
 const MAX_TEXT_BYTES: u64 = 256 << 20;
-/// A number has at most ten digits; more is no trace.
+/// A number has at most ten digits; a longer line isn't from a trace.
 const MAX_LINE_BYTES: usize = 64;
 
 /// A recorded link in Mahimahi's format (R. Netravali et al., "Mahimahi:
@@ -27,13 +26,13 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// What one opportunity delivers: a full packet, or several small ones.
+    /// Bytes that one opportunity delivers: a full packet, or several small ones.
     pub const OPPORTUNITY_BYTES: u32 = 1500;
 
-    /// Reads a trace file, plain or gzip, as its content says.
+    /// Reads a trace file, plain or gzip, which is detected from its content.
     ///
     /// # Errors
-    /// The file can't be read or isn't a trace; with file and line.
+    /// The file can't be read or isn't a trace; names file and line.
     pub fn load(path: &Path) -> Result<Self, TraceError> {
         let file =
             File::open(path).map_err(|source| TraceError::Io { path: path.into(), source })?;
@@ -62,12 +61,12 @@ impl Trace {
         (last > 0 && opportunities.is_sorted()).then_some(Trace { opportunities })
     }
 
-    /// How many opportunities one pass has.
+    /// Number of opportunities in one pass.
     pub fn opportunities(&self) -> usize {
         self.opportunities.len()
     }
 
-    /// How long one pass takes.
+    /// Duration of one pass.
     pub fn length(&self) -> Duration {
         Duration::from_millis(self.length_millis())
     }
@@ -78,7 +77,7 @@ impl Trace {
         Rate::from_bytes_in(bytes, self.length()).unwrap_or(Rate::MAX)
     }
 
-    /// When opportunity number `index` comes, counted over all passes.
+    /// When opportunity number `index` occurs, counted over all passes.
     pub(crate) fn time_of(&self, index: u64) -> Duration {
         let (pass, within) = self.split(index);
         let millis = self.opportunities.get(within).copied().unwrap_or_default();
@@ -89,7 +88,7 @@ impl Trace {
 
     /// The first opportunity at or after `time`, counted over all passes.
     pub(crate) fn first_at(&self, time: Duration) -> u64 {
-        // In whole milliseconds, upwards: an opportunity lies on one.
+        // Rounded up to whole milliseconds, since opportunities are at whole ones.
         let millis = u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX);
         let (pass, rest) = (millis / self.length_millis(), millis % self.length_millis());
         let within = self.opportunities.partition_point(|&at| u64::from(at) < rest) as u64;
@@ -166,7 +165,7 @@ pub enum TraceError {
         /// Why.
         source: io::Error,
     },
-    /// A line isn't right.
+    /// A line is invalid.
     #[error("{}:{line}: {problem}", path.display())]
     Line {
         /// The file.
@@ -185,7 +184,7 @@ pub enum TraceError {
         /// The file.
         path: PathBuf,
     },
-    /// More text than any trace has.
+    /// The text is longer than any trace.
     #[error("{}: the trace is longer than {} MiB of text; cut it", path.display(), MAX_TEXT_BYTES >> 20)]
     TooLong {
         /// The file.
@@ -202,12 +201,12 @@ pub enum LineProblem {
     /// Time runs backwards.
     #[error("{millis} ms comes after {previous} ms; times must not decrease")]
     Backwards {
-        /// The line before.
+        /// The previous line's time.
         previous: u32,
-        /// This line.
+        /// This line's time.
         millis: u32,
     },
-    /// More than can be held.
+    /// Too many to hold in memory.
     #[error("more than {MAX_OPPORTUNITIES} opportunities; cut the trace")]
     TooMany,
 }

@@ -1,12 +1,11 @@
 //! Preloaded into the kernel of the VM on x86-64; built by build.rs, not a
 //! module of the crate.
 //!
-//! While it starts, the kernel measures four implementations of RAID 6 and takes
-//! the quickest (lib/raid6/algos.c): each for 16 ticks of its clock, which were most
-//! of what a start took. The clock ticks periodically until the kernel programs
-//! each event on its own, soon after that. As long as it ticks, its time runs
-//! [`FASTER`] times as fast here. From then on it runs as the host's does, a second
-//! ahead.
+//! While it starts, the kernel measures four implementations of RAID 6 and selects the fastest
+//! (lib/raid6/algos.c): each for 16 ticks of its clock, which made up most of the start-up time.
+//! The clock ticks periodically until the kernel programs each event separately, soon after that.
+//! While it ticks, its time runs [`FASTER`] times as fast here. From then on it runs like the
+//! host's, a second ahead.
 #![no_std]
 
 use core::ffi::{c_char, c_int, c_void};
@@ -14,10 +13,10 @@ use core::mem::transmute;
 use core::ptr;
 use core::sync::atomic::{AtomicI64, AtomicPtr, Ordering::Relaxed};
 
-/// A tick of 10 ms becomes 0.3 ms, of which a busy host still loses few.
+/// A tick of 10 ms becomes 0.3 ms, few of which are lost even on a busy host.
 const FASTER: i64 = 32;
-/// A kernel that still ticks when it is so far ahead does so for good: no faster
-/// from then on.
+/// A kernel that still ticks when it is this far ahead will tick forever: it isn't sped up from
+/// then on.
 const FAR_AHEAD: i64 = 10 * NANOSECONDS;
 const NANOSECONDS: i64 = 1_000_000_000;
 /// `dlsym`'s name for "the next after this library".
@@ -49,8 +48,8 @@ unsafe extern "C" {
     fn dlvsym(handle: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
 
-/// The C library's functions. They are looked for when the program is loaded: the kernel reads
-/// its clock in handlers of signals, and one that interrupts `dlsym` would wait for it forever.
+/// The C library's functions. They are looked up when the program is loaded: the kernel reads its
+/// clock in signal handlers, and one that interrupts `dlsym` would wait for it forever.
 static NEXT_CLOCK_GETTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static NEXT_TIMER_SETTIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -60,7 +59,7 @@ static WHEN_LOADED: extern "C" fn() = find_next;
 
 // The kernel has one thread, which alone reads and changes these.
 
-/// The kernel's tick in nanoseconds while it is shortened; or else 0.
+/// The kernel's tick in nanoseconds while it is shortened; otherwise 0.
 static SHORTENED: AtomicI64 = AtomicI64::new(0);
 /// The timer that ticks.
 static TIMER: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
@@ -69,10 +68,10 @@ static LAST: AtomicI64 = AtomicI64::new(0);
 /// By how many nanoseconds the kernel's clock is ahead of the host's.
 static AHEAD: AtomicI64 = AtomicI64::new(0);
 
-/// Takes the place of the C library's.
+/// Replaces the C library's.
 ///
 /// # Safety
-/// As clock_gettime(2).
+/// Like clock_gettime(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
     // SAFETY: what the caller promised; the C library's function has this type.
@@ -85,10 +84,10 @@ pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_i
     }
 }
 
-/// Takes the place of the C library's.
+/// Replaces the C library's.
 ///
 /// # Safety
-/// As timer_settime(2).
+/// Like timer_settime(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn timer_settime(
     timer: *mut c_void,
@@ -99,7 +98,7 @@ pub unsafe extern "C" fn timer_settime(
     // SAFETY: what the caller promised.
     unsafe {
         let mut now = Timespec::of(0);
-        // How far ahead it is until here.
+        // Account for the time until now.
         clock_gettime(CLOCK_MONOTONIC, &mut now);
         let tick = (*new).interval.nanoseconds();
         if tick == 0 || AHEAD.load(Relaxed) > FAR_AHEAD {
@@ -112,7 +111,7 @@ pub unsafe extern "C" fn timer_settime(
     }
 }
 
-/// What the kernel's clock says when the host's says `now`.
+/// The kernel's clock when the host's says `now`.
 fn ahead(now: i64) -> i64 {
     let tick = SHORTENED.load(Relaxed);
     if tick != 0 {
@@ -135,8 +134,8 @@ extern "C" fn find_next() {
     unsafe {
         NEXT_CLOCK_GETTIME.store(dlsym(RTLD_NEXT, c"clock_gettime".as_ptr()), Relaxed);
         let name = c"timer_settime".as_ptr();
-        // Older versions of it number the timers otherwise; C libraries that have no such
-        // version have one alone.
+        // Older versions of it number the timers differently; C libraries without such versions
+        // have only one.
         let mut found = dlvsym(RTLD_NEXT, name, c"GLIBC_2.34".as_ptr());
         if found.is_null() {
             found = dlsym(RTLD_NEXT, name);
@@ -157,7 +156,7 @@ fn next_timer_settime() -> TimerSettime {
 
 fn found(function: &AtomicPtr<c_void>) -> *mut c_void {
     if function.load(Relaxed).is_null() {
-        // Another library that is loaded before this one reads the clock.
+        // Another library that is loaded before this one may read the clock.
         find_next();
     }
     function.load(Relaxed)

@@ -1,20 +1,18 @@
 //! Preloaded into the kernel of the VM on x86-64; built by build.rs, not a
 //! module of the crate.
 //!
-//! User Mode Linux takes and gives back a process's FPU state at every system call
-//! and twice at every page fault, though it rarely changes it, and never while the
-//! process stands still. Each time the host copies 2 KiB or more and allocates
-//! memory for it. Here the state of the process that ran last is remembered: what
-//! is asked for again comes from there, and what is given back as it was taken stays
-//! where it is.
+//! User Mode Linux reads and writes a process's FPU state at every system call and twice at every
+//! page fault, though it rarely changes it, and never while the process is stopped. Each time the
+//! host copies 2 KiB or more and allocates memory for it. This library remembers the state of the
+//! process that ran last: repeated reads are served from there, and writing back an unchanged state
+//! does nothing.
 //!
-//! Also, User Mode Linux before 6.13 keeps the state in buffers of a fixed
-//! size (AVX-512's), while the host takes the state by
-//! `ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE)` only in its own full size
-//! (`xstateregs_set` of arch/x86/kernel/fpu/regset.c). On CPUs with more state,
-//! as AMX's 8 KiB of tiles, each such call fails with EFAULT and the VM's first
-//! process dies. This `ptrace` fills up what is missing with its initial state:
-//! nothing in a VM has asked for tiles, so none is in use.
+//! Also, User Mode Linux before 6.13 keeps the state in buffers of a fixed size (AVX-512's), while
+//! the host's `ptrace(PTRACE_SETREGSET, pid, NT_X86_XSTATE)` only accepts its own full size
+//! (`xstateregs_set` of arch/x86/kernel/fpu/regset.c). On CPUs with more state, such as AMX's 8 KiB
+//! of tiles, each such call fails with EFAULT and the VM's first process dies. This `ptrace` fills
+//! in the missing part with its initial state: nothing in a VM has requested tiles, so none is in
+//! use.
 #![no_std]
 
 use core::cell::UnsafeCell;
@@ -57,11 +55,12 @@ unsafe extern "C" {
 
 type Ptrace = unsafe extern "C" fn(c_uint, c_int, *mut c_void, *mut c_void) -> c_long;
 
-/// The C library's `ptrace`, from the first call on, when the kernel tries what the host can.
+/// The C library's `ptrace`, found at the first call, when the kernel checks what the host
+/// supports.
 static NEXT: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
-/// Static, since the VM's kernel has stacks of 16 KiB only. It runs on one
-/// processor and never leaves a ptrace(2) for another.
+/// Static, since the VM's kernel only has stacks of 16 KiB. It runs on one processor, and a
+/// ptrace(2) call is never interrupted by another.
 static KEPT: Kept = Kept(UnsafeCell::new(State {
     pid: 0,
     length: 0,
@@ -76,16 +75,16 @@ struct Kept(UnsafeCell<State>);
 // SAFETY: as said at KEPT.
 unsafe impl Sync for Kept {}
 
-/// What is known of the FPU states of the processes that stand still.
+/// What is known about the FPU states of stopped processes.
 struct State {
-    /// Whose state this is; 0 for nobody's.
+    /// The process whose state this is; 0 for none.
     pid: c_int,
-    /// How much of the bytes, as the host gave it.
+    /// The state's length, as reported by the host.
     length: usize,
-    /// The process itself has another: it gets this before it goes on.
+    /// The process itself has another state: it gets this one before it continues.
     is_ahead: bool,
     bytes: Bytes,
-    /// The host's full size; 0 as long as the VM's own was taken.
+    /// The host's full size; 0 as long as it accepts the VM's own.
     full_length: usize,
     full: Bytes,
 }
@@ -93,10 +92,10 @@ struct State {
 #[repr(align(64))]
 struct Bytes([u8; ROOM]);
 
-/// Takes the place of the C library's `ptrace`.
+/// Replaces the C library's `ptrace`.
 ///
 /// # Safety
-/// As ptrace(2).
+/// Like ptrace(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ptrace(
     request: c_uint,
@@ -113,8 +112,8 @@ pub unsafe extern "C" fn ptrace(
             PTRACE_GETREGS | PTRACE_SETREGS | PTRACE_GETSIGINFO => {
                 next()(request, pid, address, data)
             }
-            // The kernel's own code goes on there, which has no use for the state, and
-            // may leave another: with the signal the host starts from the initial one.
+            // The kernel's own code continues there, which doesn't use the state, and may leave
+            // another: with the signal the host starts from the initial one.
             PTRACE_CONT if kept.pid == pid => {
                 kept.is_ahead = true;
                 next()(request, pid, address, data)
@@ -123,7 +122,7 @@ pub unsafe extern "C" fn ptrace(
             PTRACE_SYSEMU | PTRACE_SYSCALL if kept.pid != pid => {
                 next()(request, pid, address, data)
             }
-            // It goes on, or something else happens to it, after which nothing is known.
+            // It continues, or something else happens to it, after which nothing is known.
             _ => {
                 let given = kept.give();
                 if kept.pid == pid {
@@ -136,10 +135,10 @@ pub unsafe extern "C" fn ptrace(
 }
 
 impl State {
-    /// Tells the state of a process.
+    /// Reads the state of a process.
     ///
     /// # Safety
-    /// As PTRACE_GETREGSET: the vector's buffer can be written to.
+    /// Like PTRACE_GETREGSET: the vector's buffer is writable.
     unsafe fn get(&mut self, pid: c_int, into: *mut IoVec) -> c_long {
         // SAFETY: what the caller promised; lengths are checked.
         unsafe {
@@ -164,10 +163,10 @@ impl State {
         }
     }
 
-    /// Changes the state of a process, at the latest before it goes on.
+    /// Writes the state of a process, at the latest before it continues.
     ///
     /// # Safety
-    /// As PTRACE_SETREGSET: the vector's buffer can be read.
+    /// Like PTRACE_SETREGSET: the vector's buffer is readable.
     unsafe fn set(&mut self, pid: c_int, from: *mut IoVec) -> c_long {
         // SAFETY: what the caller promised; lengths are checked.
         unsafe {
@@ -186,10 +185,10 @@ impl State {
         }
     }
 
-    /// Gives the process whose state is kept what it doesn't have yet.
+    /// Writes the kept state to its process, if it doesn't have it yet.
     ///
     /// # Safety
-    /// It stands still.
+    /// The process is stopped.
     unsafe fn give(&mut self) -> c_long {
         if self.pid == 0 || !self.is_ahead {
             self.is_ahead = false;
@@ -202,7 +201,7 @@ impl State {
     }
 
     /// # Safety
-    /// There are so many bytes.
+    /// `bytes` has this length.
     unsafe fn set_now(&mut self, pid: c_int, bytes: *const u8, length: usize) -> c_long {
         let next = |request, state: &mut IoVec| {
             // SAFETY: the vector has its buffer.

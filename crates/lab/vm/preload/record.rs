@@ -1,12 +1,11 @@
 //! Preloaded into the kernel of a VM whose disks are recorded; built by build.rs,
 //! not a module of the crate.
 //!
-//! User Mode Linux's disk driver (arch/um/drivers/ubd_kern.c) serves all disks one
-//! request after the other, with these functions of the C library. What each of
-//! them did to a file is appended to the file that `BRAID_VM_RECORD` names, in one
-//! write: see src/recording.rs for the form. Done first and noted then: when the
-//! machine learns that something is on its disk, it is in the record. Flushes aren't
-//! noted: the driver (Linux 6.1) does nothing for them.
+//! User Mode Linux's disk driver (arch/um/drivers/ubd_kern.c) serves all disks one request after
+//! another, with these functions of the C library. Their effects on files are appended to the file
+//! that `BRAID_VM_RECORD` names, each in one write: see src/recording.rs for the format. They are
+//! carried out first and recorded then: when the machine learns that something is on its disk, it
+//! is in the record. Flushes aren't recorded: the driver (Linux 6.1) does nothing for them.
 #![no_std]
 
 use core::ffi::{CStr, c_char, c_int, c_void};
@@ -18,7 +17,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering::Relaxed};
 const RTLD_NEXT: *mut c_void = -1isize as *mut c_void;
 /// `O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC` of x86-64.
 const TO_APPEND: c_int = 0o1 | 0o100 | 0o2000 | 0o2000000;
-/// Of x86-64's `struct stat`.
+/// Size of x86-64's `struct stat`, in words.
 const STAT_WORDS: usize = 18;
 
 const WRITTEN: u64 = 0;
@@ -39,9 +38,9 @@ unsafe extern "C" {
     fn abort() -> !;
 }
 
-/// The C library's functions, found once: the driver's process shares its memory with the
-/// kernel's and its number with nobody, but the C library takes both for one thread, which
-/// `dlsym` would let in twice at a time.
+/// The C library's functions, looked up once: the driver's process shares its memory with the
+/// kernel's but has another number, and the C library takes both for one thread, so that `dlsym`
+/// could be entered twice at a time.
 static NEXT_PWRITE64: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 static NEXT_FALLOCATE64: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
@@ -52,10 +51,10 @@ static WHEN_LOADED: extern "C" fn() = find_next;
 /// The record, once it is open.
 static RECORD: AtomicI32 = AtomicI32::new(-1);
 
-/// Takes the place of the C library's.
+/// Replaces the C library's.
 ///
 /// # Safety
-/// As pwrite(2).
+/// Like pwrite(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pwrite64(
     file: c_int,
@@ -75,10 +74,10 @@ pub unsafe extern "C" fn pwrite64(
     }
 }
 
-/// Takes the place of the C library's: discards and writes of zeros.
+/// Replaces the C library's: discards and writes of zeros.
 ///
 /// # Safety
-/// As fallocate(2).
+/// Like fallocate(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fallocate64(file: c_int, mode: c_int, offset: i64, length: i64) -> c_int {
     type Fallocate = unsafe extern "C" fn(c_int, c_int, i64, i64) -> c_int;
@@ -122,7 +121,7 @@ unsafe fn note(file: c_int, kind: u64, offset: u64, length: u64, data: *const c_
             Piece { base: data, length: data_length },
         ];
         let wanted = (size_of_val(&head) + data_length) as isize;
-        // A record with a hole is worse than no machine.
+        // An incomplete record is worse than no machine.
         if writev(record(), pieces.as_ptr(), 2) != wanted {
             abort();
         }

@@ -3,7 +3,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What a machine prints, kept while it comes.
+/// Collects a machine's output while it runs.
 #[derive(Debug)]
 pub(crate) struct Console {
     text: Arc<Text>,
@@ -23,13 +23,13 @@ struct Inner {
 }
 
 impl Console {
-    /// Reads `from` until it ends; with `echo` it is shown on standard output too.
+    /// Reads `from` until it ends; with `echo`, copies it to standard output.
     pub(crate) fn read(mut from: impl Read + Send + 'static, echo: bool) -> Self {
         let text = Arc::new(Text::default());
         let kept = Arc::clone(&text);
         let reader = thread::spawn(move || {
             let mut buffer = [0; 8192];
-            // A console that breaks is one that ends.
+            // A broken console counts as ended.
             while let Ok(length @ 1..) = from.read(&mut buffer) {
                 let Some(new) = buffer.get(..length) else { break };
                 if echo {
@@ -44,12 +44,12 @@ impl Console {
         Console { text, reader: Some(reader) }
     }
 
-    /// What was printed so far.
+    /// The output so far.
     pub(crate) fn so_far(&self) -> String {
         String::from_utf8_lossy(&self.text.lock().bytes).into_owned()
     }
 
-    /// Waits for `wanted`; false if it ended or the time passed without it.
+    /// Waits for `wanted`; returns `false` if the output ended or the time passed without it.
     pub(crate) fn wait_for(&self, wanted: &str, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         let mut inner = self.text.lock();
@@ -68,7 +68,7 @@ impl Console {
         }
     }
 
-    /// All of it; returns when the machine has closed its console.
+    /// The whole output; returns when the machine has closed its console.
     pub(crate) fn all(&mut self) -> String {
         if let Some(reader) = self.reader.take() {
             let _ = reader.join();

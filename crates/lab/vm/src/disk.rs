@@ -6,9 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempPath;
 
-/// A file that is a disk of machines: of one at a time (the kernel locks it).
-/// What a machine wrote is there for the next one, also when the power was cut;
-/// what it held in its memory is not.
+/// A file used as a disk, by one machine at a time (the kernel locks it). What a machine wrote is
+/// visible to the next, even if the power was cut; what it held in memory is lost.
 #[derive(Clone, Debug)]
 pub struct DiskImage {
     path: PathBuf,
@@ -16,28 +15,28 @@ pub struct DiskImage {
 }
 
 impl DiskImage {
-    /// A new, empty, sparse file; it stays.
+    /// A new, empty, sparse file that is kept.
     ///
     /// # Errors
-    /// The file exists, or can't be made.
+    /// The file exists, or can't be created.
     pub fn create(path: &Path, size: ByteSize) -> io::Result<Self> {
         File::create_new(path)?.set_len(size.bytes())?;
         Self::existing(path)
     }
 
-    /// A file that is there.
+    /// An existing file.
     ///
     /// # Errors
-    /// It is not.
+    /// It doesn't exist.
     pub fn existing(path: &Path) -> io::Result<Self> {
         Ok(DiskImage { path: path.canonicalize()?, _removed_with_the_last: None })
     }
 
-    /// A new, empty, sparse file that is removed with the last clone of this. It
-    /// is in memory where there is room.
+    /// A new, empty, sparse file that is removed with the last clone of this. It is in memory if
+    /// there is room.
     ///
     /// # Errors
-    /// It can't be made.
+    /// It can't be created.
     pub fn temporary(size: ByteSize) -> io::Result<Self> {
         let folder = parts::memory_folder(size);
         let file = tempfile::Builder::new().prefix("braid-vm-disk-").tempfile_in(folder)?;

@@ -2,7 +2,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Why this host can run no second kernel.
+/// Why this host can't run a second kernel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unavailable {
     /// No kernel is installed.
@@ -12,48 +12,48 @@ pub enum Unavailable {
         .looked_for.display()
     )]
     NoKernel {
-        /// Where it would be.
+        /// Its expected path.
         looked_for: PathBuf,
     },
-    /// The host isn't one that User Mode Linux exists for.
+    /// User Mode Linux doesn't exist for this host.
     #[error("User Mode Linux runs on x86-64 Linux only")]
     Architecture,
-    /// A folder that the machine's first process mounts on.
+    /// A folder on which the machine's first process mounts is missing.
     #[error("the folder {} is missing", .0.display())]
     NoFolder(PathBuf),
 }
 
-/// Why a command has no exit status.
+/// Why a command's exit status isn't known.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
-    /// There's nothing to run it in.
+    /// No machine is available.
     #[error(transparent)]
     Unavailable(#[from] Unavailable),
-    /// A file or process of the machine couldn't be made.
+    /// A file or process of the machine couldn't be created.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// What the machine can't have.
+    /// The machine doesn't support this.
     #[error("{0}")]
     Unfit(String),
-    /// It ran longer than it may.
+    /// It exceeded its time limit.
     #[error("the VM was cut off after {} s; it said:\n{console}", limit.as_secs())]
     TimeLimit {
         /// The limit.
         limit: Duration,
-        /// What the command had printed.
+        /// The command's output so far.
         console: String,
     },
-    /// What was waited for wasn't printed.
+    /// The expected text wasn't printed.
     #[error("the VM did not print {text:?} within {} s; it said:\n{console}", within.as_secs())]
     NotPrinted {
-        /// What was waited for.
+        /// The expected text.
         text: String,
-        /// How long.
+        /// How long it was waited for.
         within: Duration,
         /// What it printed instead.
         console: String,
@@ -61,7 +61,7 @@ pub enum VmError {
     /// The kernel ended before the command did.
     #[error("the VM ended before its command; it said:\n{console}\n--- its kernel:\n{kernel_log}")]
     Died {
-        /// What the command had printed.
+        /// The command's output so far.
         console: String,
         /// The end of the kernel's own messages.
         kernel_log: String,

@@ -4,9 +4,8 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 
-/// A shell that waits for the end of a pipe from this process, which the kernel
-/// closes even when this process is killed, and then kills the machine's process
-/// group.
+/// A shell that waits for the end of a pipe from this process, which the kernel closes even if this
+/// process is killed, and then kills the machine's process group.
 #[derive(Debug)]
 pub(crate) struct Guard {
     shell: Child,
@@ -22,7 +21,8 @@ impl Guard {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // What ends this process and all of its group, as a terminal's interrupt, leaves it.
+            // Signals to this process' whole group, such as a terminal's interrupt, must not reach
+            // it.
             .process_group(0)
             .spawn()?;
         let pipe = shell.stdin.take();
@@ -31,8 +31,8 @@ impl Guard {
 }
 
 impl Drop for Guard {
-    /// The machine is gone: a line sends the shell home without a kill, since
-    /// another process group may have the number by now.
+    /// The machine is gone: a line makes the shell exit without a kill, since another process group
+    /// may have the number by now.
     fn drop(&mut self) {
         if let Some(mut pipe) = self.pipe.take() {
             let _ = io::Write::write_all(&mut pipe, b"over\n");
@@ -52,7 +52,7 @@ mod tests {
         let mut machine = Command::new("sleep").arg("600").process_group(0).spawn().unwrap();
         let mut guard = Guard::of(machine.id()).unwrap();
         assert_ne!(getpgid(Some(Pid::from_child(&guard.shell))), getpgid(None));
-        // As the kernel does when this process is gone.
+        // As the kernel does after this process has ended.
         drop(guard.pipe.take());
         assert_eq!(machine.wait().unwrap().signal(), Some(Signal::KILL.as_raw()));
     }

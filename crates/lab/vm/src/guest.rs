@@ -1,4 +1,4 @@
-//! The machine's side: its first process, and what that reads.
+//! The machine's side: its first process, and the files that it reads.
 
 use crate::error::VmError;
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// Runs as process 1.
 const INIT: &str = include_str!("guest/init.sh");
 
-/// What the first process finds in its folder.
+/// The contents of the first process' folder.
 pub(crate) struct Errand<'a> {
     pub(crate) argv: &'a [OsString],
     pub(crate) variables: &'a [(OsString, OsString)],
@@ -21,7 +21,7 @@ pub(crate) struct Errand<'a> {
 }
 
 impl Errand<'_> {
-    /// Writes it down in `folder`; returns the path of the first process.
+    /// Writes them to `folder`; returns the path of the first process.
     pub(crate) fn write(&self, folder: &Path) -> Result<PathBuf, VmError> {
         let write = |name: &str, bytes: &[u8]| {
             let path = folder.join(name);
@@ -41,7 +41,7 @@ impl Errand<'_> {
         Ok(init)
     }
 
-    /// What is mounted, in this order, below the root that can be written to.
+    /// The mounts, in order, below the writable root.
     fn fstab(&self, folder: &Path) -> Vec<u8> {
         let mut lines =
             b"overlay /mnt/root overlay lowerdir=/,upperdir=/mnt/upper,workdir=/mnt/work\n\
@@ -70,7 +70,7 @@ impl Errand<'_> {
         lines
     }
 
-    /// The shell script that is the command.
+    /// The command as a shell script.
     fn command(&self) -> Vec<u8> {
         let mut script = Vec::new();
         for (name, value) in self.variables {
@@ -92,7 +92,7 @@ impl Errand<'_> {
     }
 }
 
-/// What /dev has besides devices, in a folder to be copied from.
+/// The contents of /dev besides devices, in a folder to copy from.
 fn devices(folder: &Path) -> Result<(), VmError> {
     let link = |name: &str, to: &str| symlink(to, folder.join(name));
     fs::create_dir(folder)
@@ -103,7 +103,7 @@ fn devices(folder: &Path) -> Result<(), VmError> {
         .map_err(VmError::io(format!("can't make {}", folder.display())))
 }
 
-/// As a field of fstab(5) has it.
+/// Escapes a field for fstab(5).
 fn as_field(text: &[u8]) -> Vec<u8> {
     let mut field = Vec::new();
     for byte in text {
@@ -115,12 +115,12 @@ fn as_field(text: &[u8]) -> Vec<u8> {
     field
 }
 
-/// The exit status that the first process left behind.
+/// The exit status recorded by the first process.
 pub(crate) fn status(folder: &Path) -> Option<i32> {
     fs::read_to_string(folder.join("status")).ok()?.trim().parse().ok()
 }
 
-/// As one word of a POSIX shell.
+/// Quotes one word for a POSIX shell.
 fn quoted(text: &OsStr) -> Vec<u8> {
     let mut word = vec![b'\''];
     for byte in OsString::from(text).into_vec() {

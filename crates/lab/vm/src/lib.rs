@@ -1,11 +1,10 @@
-//! Runs a command in a second kernel, for what the running one lacks: md,
-//! bonding, netem, PPP and more, or simply to be cut from its power.
+//! Runs a command in a second kernel, for what the running one lacks: md, bonding, netem, PPP and
+//! more, or simply to cut its power.
 //!
-//! The machine is User Mode Linux, Debian's package `user-mode-linux`. It boots
-//! in a second, needs neither root nor KVM, sees the host's files through an
-//! overlay (what it writes stays in its memory and ends with it), and gives the
-//! command's output and exit status. Machines don't see each other: many may run
-//! at the same time.
+//! The machine is User Mode Linux, Debian's package `user-mode-linux`. It boots in a second, needs
+//! neither root nor KVM, sees the host's files through an overlay (what it writes stays in its
+//! memory and is lost at the end), and returns the command's output and exit status. Machines are
+//! isolated from each other: many may run at the same time.
 //!
 //! ```no_run
 //! use braid_vm::{DiskImage, Vm};

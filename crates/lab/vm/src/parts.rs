@@ -1,32 +1,31 @@
-//! What a machine is made of, and where the host has it.
+//! The parts of a machine, and where they are on the host.
 
 use crate::error::Unavailable;
 use braid_units::ByteSize;
 use std::path::{Path, PathBuf};
 
-/// Of Debian's package user-mode-linux.
+/// From Debian's package user-mode-linux.
 const KERNEL: &str = "/usr/bin/linux.uml";
 const MODULES: &str = "/usr/lib/uml/modules";
-/// Memory in a file that is never written to a disk.
+/// A folder in memory, whose files are never written to a disk.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// The first process mounts its working folders here; the host's own isn't
-/// touched.
+/// The first process mounts its working folders here; the host's own folder isn't changed.
 const MOUNT_POINT: &str = "/mnt";
 
-/// The library that `preload/ptrace.rs` becomes; empty where none is needed.
+/// The library built from `preload/ptrace.rs`; empty if it isn't needed.
 pub(crate) const PTRACE_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/ptrace.so"));
 
-/// The library that `preload/clock.rs` becomes; empty where there is no machine.
+/// The library built from `preload/clock.rs`; empty if there are no machines.
 pub(crate) const CLOCK_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/clock.so"));
 
-/// The library that `preload/record.rs` becomes; empty where there is no machine.
+/// The library built from `preload/record.rs`; empty if there are no machines.
 pub(crate) const RECORD_LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/record.so"));
 
 /// The kernel and its modules.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) kernel: PathBuf,
-    /// May not exist: then everything is built into the kernel.
+    /// May be missing: then everything is built into the kernel.
     pub(crate) modules: PathBuf,
 }
 
@@ -50,7 +49,7 @@ impl Parts {
     }
 }
 
-/// A folder for a file of `size` that is best kept in memory.
+/// A folder for a file of `size` that should be in memory if possible.
 pub(crate) fn memory_folder(size: ByteSize) -> PathBuf {
     if free(Path::new(SHARED_MEMORY)).is_some_and(|free| free >= size.bytes()) {
         SHARED_MEMORY.into()
@@ -59,14 +58,13 @@ pub(crate) fn memory_folder(size: ByteSize) -> PathBuf {
     }
 }
 
-/// A folder that the machine sees too: not below /dev, on which its kernel
-/// mounts.
+/// A folder that the machine also sees: not below /dev, on which its kernel mounts.
 pub(crate) fn shared_folder() -> PathBuf {
     let folder = std::env::temp_dir();
     if folder.starts_with("/dev") { "/var/tmp".into() } else { folder }
 }
 
-/// What may still be written to the filesystem of `folder`.
+/// Free space in the filesystem of `folder`, bytes.
 fn free(folder: &Path) -> Option<u64> {
     let figures = rustix::fs::statvfs(folder).ok()?;
     Some(figures.f_bavail * figures.f_frsize)

@@ -1,9 +1,9 @@
-//! The processor of the host that a machine runs on.
+//! The host's processor on which a machine runs.
 //!
-//! User Mode Linux has one processor, but each process in it is one of the host's that its kernel
-//! traces: they wait for each other at every system call and page fault, and to wake one on
-//! another processor takes longer than what it then does. On one processor a process starts in
-//! half the time or less (docs/measurements/tests.md).
+//! User Mode Linux has one processor, but each of its processes is a host process traced by its
+//! kernel: they wait for each other at every system call and page fault, and waking one on another
+//! processor takes longer than what it then does. Bound to one processor, a process starts in half
+//! the time or less (docs/measurements/tests.md).
 
 #![allow(unsafe_code)]
 
@@ -14,17 +14,16 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// A processor of the host, which machines that start later leave to this one while they have a
-/// choice.
+/// A processor of the host. Machines that start later avoid it while they have a choice.
 #[derive(Debug)]
 pub(crate) struct Processor {
     number: usize,
-    /// Its name is taken for as long as the socket is open, whatever becomes of this process.
+    /// The claim lasts as long as the socket is open, whatever happens to this process.
     _claim: Option<UnixDatagram>,
 }
 
 impl Processor {
-    /// One that no machine has, or else one of those that this process may use; none where the
+    /// A processor that no machine uses, otherwise any that this process may use; `None` if the
     /// system doesn't say which.
     pub(crate) fn choose() -> Option<Self> {
         let allowed = allowed();
@@ -37,7 +36,7 @@ impl Processor {
         })
     }
 
-    /// Has the command, and all that it starts, run there alone.
+    /// Binds the command, and everything that it starts, to this processor.
     pub(crate) fn run_there(&self, command: &mut Command) {
         if self.number >= CpuSet::MAX_CPU {
             return;
@@ -45,7 +44,7 @@ impl Processor {
         let mut only = CpuSet::new();
         only.set(self.number);
         let pin = move || {
-            // It stays where it was on failure, and works too.
+            // On failure it isn't bound, and works anyway.
             let _ = sched_setaffinity(None, &only);
             Ok(())
         };
@@ -59,7 +58,7 @@ fn claim(number: usize) -> io::Result<UnixDatagram> {
     UnixDatagram::bind_addr(&SocketAddr::from_abstract_name(name)?)
 }
 
-/// Those that this process may run on.
+/// The processors that this process may use.
 fn allowed() -> Vec<usize> {
     let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&number| set.is_set(number)).collect()
@@ -78,7 +77,7 @@ mod tests {
         let line = String::from_utf8_lossy(&output.stdout);
         assert_eq!(line.split_whitespace().last(), Some(one.number.to_string().as_str()));
         let other = Processor::choose().unwrap();
-        // Where all are taken it is any.
+        // If all are taken, it may be any.
         assert!(other.number != one.number || other._claim.is_none());
     }
 }

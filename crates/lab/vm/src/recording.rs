@@ -5,11 +5,11 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
-/// Kind, inode number, offset, length: each eight bytes, the least significant first.
+/// Kind, inode number, offset, length: eight bytes each, little-endian.
 const HEAD: usize = 32;
 
-/// All that a machine wrote to its disks, in the order in which it became so: what the disks held
-/// at any moment can be made again, as a power cut at that moment would have left them.
+/// Everything that a machine wrote to its disks, in order: it can reproduce the disks' contents at
+/// any moment, as a power cut would have left them.
 #[derive(Debug)]
 pub struct Recording {
     file: File,
@@ -19,19 +19,19 @@ pub struct Recording {
 /// Something that happened to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskEvent {
-    /// Which, from 0.
+    /// The disk's number, from 0.
     pub disk: usize,
-    /// What.
+    /// What happened.
     pub kind: DiskEventKind,
     /// In bytes.
     offset: u64,
     /// In bytes.
     length: u64,
-    /// Of the data in the record.
+    /// Offset of the data in the record.
     at: u64,
 }
 
-/// What happened to it.
+/// What happened to a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskEventKind {
     /// Data was written.
@@ -53,7 +53,7 @@ impl DiskEvent {
 }
 
 impl Recording {
-    /// What [`Vm::record`](crate::Vm::record) left, of a machine with these disks.
+    /// Reads the file of [`Vm::record`](crate::Vm::record) from a machine with these disks.
     ///
     /// # Errors
     /// It can't be read, or isn't one.
@@ -78,7 +78,7 @@ impl Recording {
             };
             let (offset, length, at) = (word(2), word(3), position + HEAD as u64);
             position = at + if kind == DiskEventKind::Written { length } else { 0 };
-            // Other files that the machine wrote to are the host's.
+            // Other files that the machine wrote to belong to the host.
             if let Some(disk) = inodes.iter().position(|inode| *inode == word(1)) {
                 events.push(DiskEvent { disk, kind, offset, length, at });
             }
@@ -86,12 +86,12 @@ impl Recording {
         Ok(Recording { file, events })
     }
 
-    /// What happened, in order.
+    /// All events, in order.
     pub fn events(&self) -> &[DiskEvent] {
         &self.events
     }
 
-    /// What an event wrote; nothing if it emptied something.
+    /// The data that an event wrote; empty if it emptied something.
     ///
     /// # Errors
     /// The record can't be read.
@@ -104,11 +104,11 @@ impl Recording {
         Ok(data)
     }
 
-    /// Does to `disks`, which are empty and of the same sizes, what happened before the event of
-    /// this number.
+    /// Replays on `disks`, which must be empty and of the same sizes, everything before the event
+    /// with this number.
     ///
     /// # Errors
-    /// The record can't be read, or a disk not be written to.
+    /// The record can't be read, or a disk can't be written.
     pub fn replay(&self, disks: &[DiskImage], until: usize) -> io::Result<()> {
         let open = |disk: &DiskImage| OpenOptions::new().write(true).open(disk.path());
         let files = disks.iter().map(open).collect::<io::Result<Vec<File>>>()?;

@@ -11,12 +11,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// How often is looked whether it has ended.
+/// Interval between checks for its end.
 const LOOK: Duration = Duration::from_millis(10);
-/// What of the kernel's log is told when it dies.
+/// How much of the kernel's log is reported when it dies, bytes.
 const LOG_TAIL: usize = 4_000;
 
-/// A machine that runs. Dropping it cuts its power.
+/// A running machine. Dropping it cuts its power.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -30,12 +30,12 @@ pub struct Running {
     ended: bool,
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
-    /// Its exit status; 128 and the signal's number if one ended it.
+    /// Its exit status; 128 plus the signal's number if one ended it.
     pub status: i32,
-    /// What it printed, standard output and error as they came.
+    /// Its output, standard output and error interleaved.
     pub console: String,
 }
 
@@ -73,12 +73,12 @@ impl Running {
         self.guard = Some(guard);
     }
 
-    /// The process and process group on the host.
+    /// The number of its process and process group on the host.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub fn console(&self) -> String {
         self.console.as_ref().map(Console::so_far).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl Running {
     /// Waits until it has printed `text`.
     ///
     /// # Errors
-    /// It ended, or the time passed, without.
+    /// It ended, or the time passed, without printing it.
     pub fn wait_for(&self, text: &str, within: Duration) -> Result<(), VmError> {
         if self.console.as_ref().is_some_and(|console| console.wait_for(text, within)) {
             return Ok(());
@@ -115,7 +115,7 @@ impl Running {
             }
             thread::sleep(LOOK);
         }
-        // Its other processes have gone by themselves, or go now.
+        // Its other processes have ended by themselves, or do so now.
         self.end();
         let console = self.console.as_mut().map(Console::all).unwrap_or_default();
         match guest::status(self.share.path()) {
@@ -124,15 +124,14 @@ impl Running {
         }
     }
 
-    /// Ends it at once, as if its plug were pulled: what it had not written to its
-    /// disks is lost. Returns what it had printed.
+    /// Ends it at once, as if its plug were pulled: what it hadn't written to its disks is lost.
+    /// Returns its output.
     pub fn power_cut(mut self) -> String {
         self.end();
         self.console.as_mut().map(Console::all).unwrap_or_default()
     }
 
-    /// Whether the first process has ended; it is not reaped, so that its number
-    /// stays the group's.
+    /// Whether the first process has ended; it isn't reaped, so that its number stays the group's.
     fn has_ended(&self) -> bool {
         let how = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), how), Ok(None))
@@ -143,7 +142,7 @@ impl Running {
             return;
         }
         self.ended = true;
-        // The child was not waited for, so the number is still its own.
+        // It isn't reaped yet, so the number is still its own.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
         self.guard = None;

@@ -14,15 +14,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// As many as User Mode Linux's driver has (arch/um/drivers/ubd_kern.c).
+/// The limit of User Mode Linux's driver (arch/um/drivers/ubd_kern.c).
 const MAX_DISKS: usize = 16;
-/// How far the kernel counts in 10 ms where it has to wait without sleeping: on a slower processor
-/// it waits longer.
+/// How far the kernel counts for a busy wait of 10 ms: on a slower processor it waits longer.
 const LOOPS_PER_JIFFY: u32 = 20_000_000;
 const DEFAULT_MEMORY: ByteSize = ByteSize::from_bytes(1 << 31);
 const DEFAULT_TIME_LIMIT: Duration = Duration::from_secs(600);
 
-/// A machine to be started: once or more often, each time anew.
+/// A machine to start, once or several times, each time from scratch.
 #[derive(Clone, Debug)]
 pub struct Vm {
     parts: Parts,
@@ -38,8 +37,8 @@ pub struct Vm {
 }
 
 impl Vm {
-    /// A machine of what is installed here: 2 GiB of memory (used as far as
-    /// needed), no disks, 10 minutes.
+    /// A machine from what is installed here: 2 GiB of memory (used as needed), no disks, 10
+    /// minutes.
     ///
     /// # Errors
     /// What is missing.
@@ -58,65 +57,63 @@ impl Vm {
         })
     }
 
-    /// Its memory. What is written to files outside the disks and writable
-    /// folders is in there too.
+    /// Sets its memory. Files written outside the disks and writable folders are in there, too.
     pub fn memory(mut self, size: ByteSize) -> Self {
         self.memory = size;
         self
     }
 
-    /// One more disk: the first is /dev/ubda, the second /dev/ubdb. The command
-    /// finds all in `$VM_DISKS`.
+    /// Adds a disk: the first is /dev/ubda, the second /dev/ubdb. The command finds all in
+    /// `$VM_DISKS`.
     pub fn disk(mut self, image: &DiskImage) -> Self {
         self.disks.push(image.clone());
         self
     }
 
-    /// A folder of the host that can be written to, at the same path.
+    /// Makes a folder of the host writable, at the same path.
     pub fn writable(mut self, folder: &Path) -> Self {
         self.writable.push(folder.to_path_buf());
         self
     }
 
-    /// An argument for the kernel, as `max_loop=8`.
+    /// Adds a kernel argument, such as `max_loop=8`.
     pub fn kernel_argument(mut self, argument: &str) -> Self {
         self.kernel_arguments.push(argument.to_owned());
         self
     }
 
-    /// A variable in the command's environment, which has nothing of ours.
+    /// Sets a variable in the command's environment, which is otherwise clean.
     pub fn variable(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.variables.push((name.into(), value.into()));
         self
     }
 
-    /// Its host name; `vm` if not said.
+    /// Sets its host name; the default is `vm`.
     pub fn host_name(mut self, name: &str) -> Self {
         self.host_name = name.to_owned();
         self
     }
 
-    /// When it is cut off.
+    /// Sets the time after which it is ended.
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit;
         self
     }
 
-    /// Shows on standard output what the command prints, while it does.
+    /// Copies the command's output to standard output while it runs.
     pub fn echo(mut self) -> Self {
         self.echo = true;
         self
     }
 
-    /// Writes down all that it does to its disks in this file, which is made anew, for
+    /// Records everything that it does to its disks in this file, which is overwritten, for
     /// [`Recording`](crate::Recording).
     pub fn record(mut self, to: &Path) -> Self {
         self.record = Some(to.to_path_buf());
         self
     }
 
-    /// Boots, runs the command as root in the current folder, returns when it has
-    /// ended.
+    /// Boots, runs the command as root in the current folder, and returns when it has ended.
     ///
     /// # Errors
     /// The machine couldn't be started, or it or the time ended first. A command
@@ -128,7 +125,7 @@ impl Vm {
         self.start(argv)?.wait()
     }
 
-    /// As [`Vm::run`], but returns at once.
+    /// Like [`Vm::run`], but returns at once.
     ///
     /// # Errors
     /// The machine couldn't be started.
@@ -154,7 +151,7 @@ impl Vm {
         let kernel = self.parts.kernel.display();
         let mut child = command.spawn().map_err(VmError::io(format!("can't start {kernel}")))?;
         let console = child.stdout.take().map(|stdout| Console::read(stdout, self.echo));
-        // From here on dropping ends the machine.
+        // From here on, dropping this ends the machine.
         let mut running = Running::new(child, console, share, log, self.time_limit, processor);
         let guard = Guard::of(running.id()).map_err(VmError::io("can't start the VM's guard"))?;
         running.guard(guard);
@@ -173,7 +170,7 @@ impl Vm {
         }
         let spaced = self.disks.iter().map(DiskImage::path).find(|path| has_space(path));
         if let Some(path) = spaced {
-            // The kernel's command line has no quotes.
+            // The kernel's command line doesn't support quotes.
             return Err(VmError::Unfit(format!("{}: no spaces, please", path.display())));
         }
         Ok(())
@@ -214,10 +211,10 @@ impl Vm {
         command.arg(format!("mem={}K", self.memory.bytes() / 1024));
         command.args(["rootfstype=hostfs", "rootflags=/", "ro"]);
         command.args(["quiet", "loglevel=3", "panic=-1"]);
-        // For each of 512 terminals that nobody uses it would start a process, and it would
-        // measure how fast it counts: half a second.
+        // Otherwise it would start a process for each of 512 unused terminals, and calibrate its
+        // busy loop: half a second.
         command.args(["pty.legacy_count=0", &format!("lpj={LOOPS_PER_JIFFY}")]);
-        // The first console takes the kernel's words, the second the command's.
+        // The first console takes the kernel's messages, the second the command's.
         command.args(["con=null", "con0=null,fd:2", "con1=null,fd:1"]);
         let mut with_path = |name: &str, path: &Path| {
             let mut argument = OsString::from(name);
@@ -232,7 +229,8 @@ impl Vm {
         command.args(&self.kernel_arguments);
         command.env_clear().env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
         command.env("TMPDIR", parts::memory_folder(self.memory));
-        // The host would look after restartable sequences at each of its processes' many stops.
+        // Otherwise the host would handle restartable sequences at each of its processes' many
+        // stops.
         command.env("GLIBC_TUNABLES", "glibc.pthread.rseq=0");
         let mut libraries =
             vec![("ptrace.so", parts::PTRACE_LIBRARY), ("clock.so", parts::CLOCK_LIBRARY)];
@@ -243,13 +241,13 @@ impl Vm {
             libraries.push(("record.so", parts::RECORD_LIBRARY));
         }
         command.env("LD_PRELOAD", preloaded(share, &libraries)?);
-        // A group of its own, which its many processes share and end with.
+        // Its own process group, which its many processes share and end with.
         command.process_group(0);
         Ok(command)
     }
 }
 
-/// Writes the libraries that there are to `share`; returns what ld.so(8) preloads.
+/// Writes the non-empty libraries to `share`; returns the value of ld.so(8)'s preload list.
 fn preloaded(share: &Path, libraries: &[(&str, &[u8])]) -> Result<OsString, VmError> {
     let mut paths = OsString::new();
     for (name, bytes) in libraries.iter().filter(|(_, bytes)| !bytes.is_empty()) {

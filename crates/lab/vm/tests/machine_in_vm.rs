@@ -1,10 +1,10 @@
-//! Real machines: each boots in some seconds, so few do much.
+//! Real machines: booting takes a while, so few machines do much.
 
 use braid_units::ByteSize;
 use braid_vm::{DiskEvent, DiskImage, Recording, Vm, VmError};
 use std::time::{Duration, Instant};
 
-/// A machine, or `None` and a word where there can be none.
+/// A machine, or `None` and a message if there can't be one.
 fn machine() -> Option<Vm> {
     match Vm::find() {
         Ok(vm) => Some(vm.memory(ByteSize::from_bytes(512 << 20))),
@@ -68,7 +68,7 @@ fn a_disk_outlives_its_machines_and_a_power_cut() {
     assert!(output.console.ends_with("1048576\n"), "{}", output.console);
 }
 
-/// Each has the processor in turns, and finds its registers as it left them.
+/// They take turns on the processor, and find their registers unchanged.
 #[test]
 fn what_programs_compute_side_by_side_is_right() {
     let Some(vm) = machine() else { return };
@@ -112,7 +112,7 @@ fn what_cannot_be_is_said() {
     assert!(error.to_string().contains("host name"), "{error}");
     let error = vm.clone().writable("/no/such".as_ref()).run(["true"]).unwrap_err();
     assert!(error.to_string().contains("/no/such"), "{error}");
-    // A first process that the kernel doesn't find: it says so.
+    // The kernel can't find the first process, and says so.
     let error = vm.kernel_argument("init=/no/such/init").run(["true"]).unwrap_err();
     assert!(matches!(error, VmError::Died { .. }), "{error}");
     assert!(error.to_string().contains("init"), "{error}");

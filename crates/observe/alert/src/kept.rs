@@ -3,27 +3,27 @@ use braid_durable::state_file;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The file in which what waits outlives the process.
+/// The file that keeps undelivered events across restarts.
 #[derive(Clone, Debug)]
 pub struct Kept {
     file: PathBuf,
 }
 
-/// Far more than a full outbox has; bounds what is read of a wrong file.
+/// Far more than a full outbox needs; limits how much of a wrong file is read.
 const MOST: u64 = 16 << 20;
 const VERSION: u32 = 1;
 
 impl Kept {
-    /// In this file.
+    /// Uses this file.
     pub fn at(file: &Path) -> Kept {
         Kept { file: file.to_owned() }
     }
 
-    /// What it has; nothing waits where there is no file.
+    /// Reads the outbox; a missing file means an empty one.
     ///
     /// # Errors
-    /// The system's error; that it is no outbox, which [`Kept::write`] begins anew; that a newer
-    /// Braid wrote it.
+    /// The system's error; that the file isn't an outbox, in which case [`Kept::write`] replaces
+    /// it; that a newer Braid wrote it.
     pub fn read(&self) -> io::Result<Outbox> {
         let text = match braid_durable::read_text(&self.file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Outbox::default()),
@@ -33,10 +33,11 @@ impl Kept {
             .map_err(|error| self.at_file(&error))
     }
 
-    /// Writes it; only root reads it.
+    /// Writes the outbox, readable only by root.
     ///
     /// # Errors
-    /// The system's error; that a newer Braid wrote what is there. The file is then as it was.
+    /// The system's error; that a newer Braid wrote the existing file. The file then stays
+    /// unchanged.
     pub fn write(&self, outbox: &Outbox) -> io::Result<()> {
         state_file::replace(&self.file, VERSION, outbox, Some(0o600))
             .map_err(|error| self.at_file(&error))
@@ -74,11 +75,11 @@ mod tests {
         let file = folder.path().join("alerts.json");
         let kept = Kept::at(&file);
         assert_eq!(kept.read().unwrap(), Outbox::default());
-        // Made once: its event says when it was made.
+        // Created once, since its event contains the time.
         let outbox = outbox();
         kept.write(&outbox).unwrap();
         assert_eq!(kept.read().unwrap(), outbox);
-        // As it was written before it said its version.
+        // The format before it had a version.
         fs::write(&file, serde_json::to_vec(&outbox).unwrap()).unwrap();
         assert_eq!(kept.read().unwrap(), outbox);
         let newer = state_file::to_json(VERSION + 1, &outbox).unwrap();

@@ -1,8 +1,8 @@
-//! Notifications of which events, when, and what waits to be told.
+//! Who is notified of which events, when, and what is still to be sent.
 //!
-//! [`Outbox`] is the state machine: it is given events and the time, and gives messages to be
-//! sent; no clock, file or socket inside. [`Post`] runs it beside a daemon, on a thread of its own
-//! and with a file that outlives it.
+//! [`Outbox`] is the state machine: it takes events and the time, and returns messages to send;
+//! there is no clock, file or socket inside. [`Post`] runs it beside a daemon, on a thread of its
+//! own and with a file that survives restarts.
 
 #![forbid(unsafe_code)]
 

@@ -3,26 +3,27 @@ use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 
-/// What one delivery carries: one event, or several that came at about the same time.
+/// The content of one delivery: one event, or several that happened at about the same time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Names this message in every attempt to deliver it, so that a receiver can tell a copy.
+    /// Identifies this message in every attempt to deliver it, so that receivers can recognise
+    /// copies.
     pub id: String,
-    /// The host that tells.
+    /// The sending host.
     pub host: String,
-    /// The worst of the events'.
+    /// The worst event's severity.
     pub severity: Severity,
     /// Oldest first.
     pub events: Vec<Event>,
-    /// Events that there was no room for.
+    /// Number of events left out for lack of room.
     pub left_out: u64,
 }
 
 impl Message {
-    /// In a line.
+    /// The message in one line.
     pub fn title(&self) -> String {
         let more = self.events.len().saturating_sub(1) as u64 + self.left_out;
-        // The worst; of equal ones the first.
+        // The worst event; the first of equally bad ones.
         let worst = self.events.iter().rev().max_by_key(|event| event.severity);
         let text = worst.map_or("events were left out", |event| event.text.as_str());
         let text = one_line(text, 120);
@@ -32,7 +33,7 @@ impl Message {
         }
     }
 
-    /// All of it, a line an event.
+    /// All of it, one event per line.
     pub fn text(&self) -> String {
         let mut lines: Vec<String> = self.events.iter().map(line).collect();
         if self.left_out > 0 {
@@ -48,7 +49,8 @@ fn line(event: &Event) -> String {
     format!("{when}  {}  {}", event.severity, one_line(&event.text, 1000))
 }
 
-/// Without control characters (names of links and pools come from others), and not endless.
+/// Removes control characters, since names of links and pools are foreign input, and limits the
+/// length.
 fn one_line(text: &str, most: usize) -> String {
     let plain = text.chars().map(|c| if c.is_control() { ' ' } else { c });
     let mut line: String = plain.take(most).collect();

@@ -4,27 +4,28 @@ use braid_history::{Event, EventKind, Severity};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What waits to be told, to whom, and when it is to be tried. Times are Unix seconds: what waits
-/// outlives the process. A clock that is set back delays nothing for longer than [`LATEST_RETRY`].
+/// The events to be sent, to whom, and when to try next. Times are Unix seconds, because waiting
+/// events outlive the process. A clock that is set back delays nothing for longer than
+/// [`LATEST_RETRY`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outbox {
     /// By the alerts' names.
     queues: BTreeMap<String, Queue>,
 }
 
-/// Of one alert.
+/// The queue of one alert.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Queue {
     /// Oldest first.
     events: VecDeque<Event>,
-    /// Events that there was no room for, since the last message that was delivered.
+    /// Events dropped for lack of room since the last delivered message.
     left_out: u64,
-    /// Not before.
+    /// The next attempt is no earlier than this.
     due: i64,
-    /// Messages that may be sent at once: [`BURST`], less those sent, one more each [`REFILL`].
+    /// Messages that may be sent immediately: [`BURST`] minus those sent, plus one each [`REFILL`].
     credit: u32,
     credit_at: i64,
-    /// Attempts that failed since the last one that didn't.
+    /// Failed attempts since the last successful one.
     failures: u32,
     trouble: Option<String>,
     last_delivered: Option<i64>,
@@ -32,50 +33,50 @@ struct Queue {
     given_up: u64,
     /// Message numbers, for ids.
     number: u64,
-    /// How much was told to be bad and not to be well again, by what it is about.
+    /// Number of reported problems that aren't reported as solved, by subject.
     bad: BTreeMap<String, u32>,
-    /// The message that is under way: how many of the first events are in it.
+    /// The message being sent: how many of the first events it contains.
     under_way: Option<usize>,
 }
 
-/// How an alert's queue is, for people.
+/// The state of an alert's queue, for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Waiting {
-    /// Events that wait.
+    /// Waiting events.
     pub events: u64,
-    /// Messages that were delivered since this file was begun.
+    /// Messages delivered since this file was created.
     pub delivered: u64,
     /// Events that were dropped undelivered: too many, or too old.
     pub given_up: u64,
-    /// What the last attempt said, if it failed.
+    /// The last attempt's error, if it failed.
     pub trouble: Option<String>,
     /// When a message was delivered last, Unix seconds.
     pub last_delivered: Option<i64>,
-    /// When it is tried next, where something waits.
+    /// When delivery is tried next, if anything waits.
     pub next_at: Option<i64>,
 }
 
-/// What can't wait for company does so for so many seconds at most; a concentrator that is gone
-/// takes several links with it.
+/// Maximum grouping time for critical events, seconds: a concentrator that fails takes several
+/// links with it.
 const GROUP_CRITICAL_FOR: i64 = 5;
-/// Messages that may follow each other at once; then one each [`REFILL`] seconds. So an hour has
-/// ten at most.
+/// Messages that may follow each other immediately; after them one each [`REFILL`] seconds. So
+/// there are at most ten an hour.
 const BURST: u32 = 4;
 const REFILL: i64 = 600;
-/// A message has no more events; the rest goes in the next one.
+/// Maximum number of events in a message; the rest go into the next one.
 const MOST_IN_ONE: usize = 50;
-/// So many events wait at most.
+/// Maximum number of waiting events.
 const MOST_WAITING: usize = 200;
-/// Subjects that are remembered as bad.
+/// Maximum number of subjects remembered as bad.
 const MOST_BAD: usize = 1000;
-/// Seconds after the first failure; each further one doubles them, up to the latest.
+/// Delay after the first failure, seconds; each further failure doubles it, up to the latest.
 const FIRST_RETRY: i64 = 15;
 const LATEST_RETRY: i64 = 1800;
-/// Nobody wants to hear of what is older.
+/// Events older than this, in seconds, are of no interest.
 const TOO_OLD: i64 = 7 * 24 * 3600;
 
 impl Outbox {
-    /// Something happened.
+    /// Adds an event to the queues of the alerts that want it.
     pub fn put(&mut self, alerts: &[Alert], event: &Event, now: i64) {
         for alert in alerts {
             let queue = self.queues.entry(alert.name.clone()).or_insert_with(|| Queue::new(now));
@@ -86,25 +87,24 @@ impl Outbox {
         }
     }
 
-    /// Nothing more comes soon: what waits for company goes without.
+    /// Sends without waiting for the grouping time, since no more events will come soon.
     pub fn hurry(&mut self, now: i64) {
         for queue in self.queues.values_mut().filter(|queue| queue.failures == 0) {
             queue.due = queue.due.min(now);
         }
     }
 
-    /// A message to this alert that is to be tried at once, whatever waits: whether it works.
-    /// Nothing of the rest changes.
+    /// A test message, to be tried immediately whatever waits. Doesn't change any queue.
     pub fn test(host: &str, event: Event) -> Message {
         let severity = event.severity;
         Message { id: "test".into(), host: host.into(), severity, events: vec![event], left_out: 0 }
     }
 
-    /// A message that is to be tried now, and to whom. Each is followed by
-    /// [`Outbox::delivered`] or [`Outbox::failed`].
+    /// The next message to try now, and its recipient. Call [`Outbox::delivered`] or
+    /// [`Outbox::failed`] after each.
     pub fn next(&mut self, alerts: &[Alert], host: &str, now: i64) -> Option<(Alert, Message)> {
         self.queues.retain(|name, _| alerts.iter().any(|alert| alert.name == *name));
-        // Whoever has waited for longest comes first.
+        // The alert that has waited longest comes first.
         let mut order: Vec<&Alert> = alerts.iter().collect();
         order.sort_by_key(|alert| self.queues.get(&alert.name).map(|queue| queue.due));
         order.into_iter().find_map(|alert| {
@@ -113,14 +113,14 @@ impl Outbox {
         })
     }
 
-    /// The message under way of this alert has arrived.
+    /// The alert's current message was delivered.
     pub fn delivered(&mut self, alert: &str, now: i64) {
         if let Some(queue) = self.queues.get_mut(alert) {
             queue.delivered(now);
         }
     }
 
-    /// It hasn't, since …
+    /// The alert's current message wasn't delivered, and why.
     pub fn failed(&mut self, alert: &str, why: String, now: i64) {
         if let Some(queue) = self.queues.get_mut(alert) {
             queue.failed(why, now);
@@ -132,7 +132,7 @@ impl Outbox {
         self.queues.values().filter_map(Queue::next_at).min()
     }
 
-    /// How an alert's queue is.
+    /// The state of an alert's queue.
     pub fn waiting(&self, alert: &str) -> Waiting {
         let Some(queue) = self.queues.get(alert) else { return Waiting::default() };
         Waiting {
@@ -179,7 +179,7 @@ impl Queue {
         }
     }
 
-    /// The least bad goes, of equal ones the oldest; none that is under way.
+    /// Drops the least bad event, the oldest of equal ones; never one that is being sent.
     fn make_room(&mut self) {
         let fixed = self.under_way.unwrap_or(0);
         let loose = self.events.iter().enumerate().skip(fixed);
@@ -196,7 +196,7 @@ impl Queue {
         if self.events.is_empty() || now < self.due && !self.clock_went_back(now) {
             return None;
         }
-        // One that failed has had its turn taken already.
+        // A failed message has used its credit already.
         if self.failures == 0 && self.credit == 0 {
             return None;
         }
@@ -218,7 +218,7 @@ impl Queue {
         self.delivered += 1;
         self.number += 1;
         self.last_delivered = Some(now);
-        // What came meanwhile has waited.
+        // Events that arrived meanwhile have waited long enough.
         self.due = now;
     }
 
@@ -230,7 +230,7 @@ impl Queue {
         self.due = now + wait;
     }
 
-    /// There is a way out again.
+    /// The network works again: retry soon.
     fn try_soon(&mut self, now: i64) {
         if self.failures > 0 {
             self.due = self.due.min(now + FIRST_RETRY);
@@ -267,7 +267,7 @@ impl Queue {
     }
 }
 
-/// Whether messages that couldn't go out may do so now.
+/// Whether this event means that messages that failed may succeed now.
 fn opens_a_way(kind: EventKind) -> bool {
     use EventKind::{FailoverEnded, LinkUp, PeerUp, Started};
     matches!(kind, LinkUp | PeerUp | FailoverEnded | Started)

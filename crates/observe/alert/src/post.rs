@@ -10,37 +10,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Tells people of events, on a thread of its own: whoever gives it one waits for nothing.
+/// Notifies people of events, on a thread of its own, so that reporting an event never blocks.
 pub struct Post {
     give: Mutex<Option<SyncSender<Event>>>,
     outbox: Arc<Mutex<Outbox>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
-/// Takes a message to its target, within a bounded time.
+/// Delivers messages, each within a bounded time.
 pub trait Deliver: Send + 'static {
-    /// Does so.
+    /// Delivers a message.
     ///
     /// # Errors
-    /// Why it didn't arrive, in words, or may not have.
+    /// Why it didn't, or may not have, arrived, in words.
     fn deliver(&self, alert: &Alert, message: &Message) -> Result<(), String>;
 }
 
-/// Events that wait for the thread while it delivers.
+/// Maximum number of events that wait for the thread while it delivers.
 const BACKLOG: usize = 256;
-/// At the end, the file is written within a moment or not at all.
+/// How long to wait at the end for the file to be written.
 const WRITES_WITHIN: Duration = Duration::from_millis(500);
-/// Rules may change, and the clock.
+/// Maximum sleep, since rules and the clock may change.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 impl Post {
-    /// Begins with what waits in `file`. `alerts` tells the rules as they are now; none when it's
-    /// time to end.
+    /// Starts with the events in `file`. `alerts` returns the current rules; `None` when it is time
+    /// to end.
     ///
-    /// `run` runs what it is given until that returns, again after a panic.
+    /// `run` runs the given function until it returns, again after a panic.
     ///
     /// # Errors
-    /// No thread can be made.
+    /// No thread can be started.
     pub fn start(
         file: &Path,
         host: String,
@@ -62,7 +62,7 @@ impl Post {
         Ok(Post { give: Mutex::new(Some(give)), outbox, thread: Mutex::new(Some(thread)) })
     }
 
-    /// Something happened.
+    /// Reports an event.
     pub fn tell(&self, event: &Event) {
         let give = self.give.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(give) = give.as_ref() else { return };
@@ -74,12 +74,12 @@ impl Post {
         }
     }
 
-    /// How an alert's queue is.
+    /// The state of an alert's queue.
     pub fn waiting(&self, alert: &str) -> Waiting {
         lock(&self.outbox).waiting(alert)
     }
 
-    /// Ends, with what waits in the file. A delivery that is under way is not waited for.
+    /// Stops, with waiting events saved in the file. Doesn't wait for a delivery in progress.
     pub fn stop(&self) {
         drop(self.give.lock().unwrap_or_else(PoisonError::into_inner).take());
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -94,7 +94,7 @@ impl Post {
     }
 }
 
-/// What is sent to try whether messages arrive.
+/// The event for testing whether messages arrive.
 pub fn test_event(alert: &str) -> Event {
     Event {
         unix: unix_now(),
@@ -112,7 +112,7 @@ struct Rounds<A, D> {
     host: String,
     alerts: A,
     deliver: D,
-    /// Whether the file could be written last time: a full disk is told once.
+    /// Whether the last write of the file succeeded: a full disk is reported once.
     writes: bool,
 }
 
@@ -142,7 +142,7 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
         }
     }
 
-    /// Takes what came meanwhile; false when no more can come.
+    /// Takes events that arrived meanwhile; returns `false` when no more can arrive.
     fn take_all(&self, alerts: &[Alert]) -> bool {
         loop {
             match self.given.try_recv() {
@@ -155,7 +155,7 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
         }
     }
 
-    /// Whether there was something to be delivered.
+    /// Delivers one message; returns whether there was one.
     fn deliver_next(&mut self, alerts: &[Alert]) -> bool {
         let next = lock(&self.outbox).next(alerts, &self.host, unix_now());
         let Some((alert, message)) = next else { return false };
@@ -186,7 +186,7 @@ impl<A: Fn() -> Option<Vec<Alert>>, D: Deliver> Rounds<A, D> {
     fn pause(&self) -> Duration {
         let Some(at) = lock(&self.outbox).next_at() else { return LOOK_EVERY };
         let seconds = u64::try_from(at - unix_now()).unwrap_or(0);
-        // Something due that can't go yet isn't asked for without a pause.
+        // Don't poll continuously for a due message that can't be sent yet.
         Duration::from_secs(seconds.max(1)).min(LOOK_EVERY)
     }
 }
@@ -202,7 +202,7 @@ mod tests {
     use std::panic::{AssertUnwindSafe, catch_unwind};
     use std::sync::mpsc::{Sender, channel};
 
-    /// Panics at the first message, as if it had met what nobody thought of.
+    /// Panics at the first message, like an unforeseen bug.
     struct PanicsOnce {
         has_panicked: Mutex<bool>,
         told: Sender<String>,

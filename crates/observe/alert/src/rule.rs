@@ -3,19 +3,18 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::PathBuf;
 
-/// One `[[alert]]`: who is told of what.
+/// One `[[alert]]`: who is notified of what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Alert {
     /// Its name in the config.
     pub name: String,
     /// Where messages go.
     pub target: Target,
-    /// Only these kinds; all where it's empty.
+    /// Only these kinds; all if empty.
     pub kinds: Vec<EventKind>,
-    /// Only events at least as bad. That something is well again is told to whoever was told
-    /// that it wasn't.
+    /// Only events at least as bad. Whoever was told of a problem is also told that it is solved.
     pub least: Severity,
-    /// What comes within so many seconds after the first event goes in one message with it.
+    /// Events within this many seconds after the first go into the same message.
     pub group_s: u32,
 }
 
@@ -27,14 +26,14 @@ pub enum Target {
     Webhook {
         /// `http://` or `https://`.
         url: String,
-        /// What is sent as `Authorization: Bearer`.
+        /// The file with the token to send as `Authorization: Bearer`.
         token_file: Option<PathBuf>,
     },
     /// A topic of an ntfy server.
     Ntfy {
         /// The topic's address.
         url: String,
-        /// An access token.
+        /// The file with an access token.
         token_file: Option<PathBuf>,
     },
     /// E-mail by SMTP.
@@ -45,9 +44,9 @@ pub enum Target {
         port: u16,
         /// How the connection is protected.
         security: Security,
-        /// Who logs in, where anybody does.
+        /// The user, if login is required.
         user: Option<String>,
-        /// The password.
+        /// The file with the password.
         password_file: Option<PathBuf>,
         /// The sender's address.
         from: String,
@@ -65,7 +64,7 @@ pub enum Target {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Security {
-    /// STARTTLS, without which nothing is sent (RFC 3207).
+    /// STARTTLS, required before anything is sent (RFC 3207).
     Starttls,
     /// TLS from the first byte (RFC 8314).
     Tls,
@@ -74,8 +73,8 @@ pub enum Security {
 }
 
 impl Alert {
-    /// Whether the event is for this one, who `was_told` something bad of the same subject before
-    /// or not. Who asks for bad news gets the good that follow.
+    /// Whether this alert wants the event; `was_told` is whether it was told of a problem with the
+    /// same subject. Whoever is told of problems is told of their solutions.
     pub fn wants(&self, event: &Event, was_told: bool) -> bool {
         let asked = |kind: &EventKind| {
             *kind == event.kind || event.kind.is_good_news() && kind.topic() == event.kind.topic()
@@ -86,11 +85,11 @@ impl Alert {
 }
 
 impl fmt::Display for Target {
-    /// For people; no secret is in it.
+    /// For people, without secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Target::Webhook { url, .. } => write!(f, "webhook {}", host_of(url)),
-            // A topic's name is all that it takes to read it.
+            // A topic's name is all one needs to read it.
             Target::Ntfy { url, .. } => write!(f, "ntfy {}", host_of(url)),
             Target::Mail { to, .. } => write!(f, "mail {}", to.join(", ")),
             Target::Command { .. } => f.write_str("command"),
@@ -98,7 +97,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// An address' scheme and host: paths and user names of webhooks are secrets.
+/// An address' scheme and host; paths and user names of webhooks are secrets.
 fn host_of(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);

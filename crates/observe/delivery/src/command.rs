@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Runs `sh -c command` with the message in its environment and, as JSON, on its standard input.
-/// Who called this process ends both when it takes too long.
+/// The caller of this process kills both if it takes too long.
 pub fn run(command: &str, message: &Message, body: &impl Serialize) -> Result<(), String> {
     let body = serde_json::to_string(body).map_err(|error| error.to_string())?;
     let kinds: Vec<&str> = message.events.iter().map(|event| event.kind.as_str()).collect();
@@ -20,7 +20,7 @@ pub fn run(command: &str, message: &Message, body: &impl Serialize) -> Result<()
         .spawn()
         .map_err(|error| format!("sh: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command needn't read it.
+        // A command may ignore its input.
         let _ = writeln!(stdin, "{body}");
     }
     let status = child.wait().map_err(|error| error.to_string())?;

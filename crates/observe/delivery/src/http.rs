@@ -10,15 +10,15 @@ use std::time::Duration;
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
-/// From the name's look-up to the answer's head.
+/// Timeout from the name look-up to the answer's headers.
 const DEADLINE: Duration = Duration::from_secs(20);
-/// So much of an answer that says no is told.
+/// How much of an error answer is quoted, bytes.
 const TOLD_OF_ANSWER: u64 = 400;
-/// An answer's head is no longer.
+/// Maximum size of an answer's headers.
 const MOST_HEADERS: usize = 16 * 1024;
 
-/// Posts JSON; only an answer of 2xx is good. Redirections aren't followed: a secret would
-/// go where nobody meant it to.
+/// Posts JSON; only a 2xx answer counts as success. Redirections aren't followed: they could send a
+/// secret elsewhere.
 pub fn post(url: &str, token_file: Option<&Path>, body: &impl Serialize) -> Result<(), String> {
     let token = token_file.map(secret::read).transpose()?;
     let body = serde_json::to_vec(body).map_err(|error| error.to_string())?;
@@ -37,12 +37,12 @@ pub fn post(url: &str, token_file: Option<&Path>, body: &impl Serialize) -> Resu
         ));
     }
     let mut text = Vec::new();
-    // What came is told, also of an answer that breaks off.
+    // Quote what was received, even if the answer broke off.
     let _ = answer.into_body().into_reader().take(TOLD_OF_ANSWER).read_to_end(&mut text);
     Err(format!("it answers {status}: {}", foreign(&String::from_utf8_lossy(&text))))
 }
 
-/// What ntfy's servers take at their root, and where that is.
+/// The URL and body for an ntfy server, which accepts messages at its root.
 pub fn ntfy(url: &str, message: &Message) -> Result<(String, impl Serialize + use<>), String> {
     let (server, topic) = url.trim_end_matches('/').rsplit_once('/').ok_or("no topic")?;
     let (priority, tag) = match message.severity {
@@ -88,7 +88,7 @@ fn agent(url: &str) -> Agent {
         .max_response_header_size(MOST_HEADERS)
         .http_status_as_error(false)
         .user_agent(concat!("braid/", env!("CARGO_PKG_VERSION")));
-    // Reading the host's certificates takes a while.
+    // Skip reading the host's certificates, which takes a while.
     if !url.starts_with("https:") {
         return config.build().into();
     }

@@ -10,8 +10,8 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Delivers by a process of its own, which ends within a bounded time and can't grow: whatever a
-/// server answers, the one who asked for it lives on.
+/// Delivers in a separate process, which ends within a bounded time and can't grow: whatever a
+/// server answers, the caller survives.
 #[derive(Clone, Debug)]
 pub struct Isolated {
     program: PathBuf,
@@ -19,33 +19,33 @@ pub struct Isolated {
     deadline: Duration,
 }
 
-/// What that process is given on its standard input.
+/// The process' standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Job {
-    /// To whom.
+    /// The recipient.
     pub alert: Alert,
-    /// What.
+    /// The message.
     pub message: Message,
 }
 
 /// From the start to the end of the process.
 const DEADLINE: Duration = Duration::from_secs(45);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Bytes of address space: several times what TLS and the host's certificates take.
+/// Limit of address space, bytes: several times what TLS and the host's certificates need.
 const MEMORY: u64 = 512 << 20;
-/// Seconds of processor time.
+/// Limit of processor time, seconds.
 const PROCESSOR: u64 = 20;
-/// Nothing that we write is longer.
+/// Maximum length of the process' output that is read, bytes.
 const MOST_TOLD: u64 = 4096;
 const MOST_JOB: u64 = 4 << 20;
 
 impl Isolated {
-    /// By this program, which calls [`run_job`] when it is started with these arguments.
+    /// Delivers with this program, which calls [`run_job`] when it is started with these arguments.
     pub fn by(program: PathBuf, arguments: Vec<OsString>) -> Isolated {
         Isolated { program, arguments, deadline: DEADLINE }
     }
 
-    /// The same, with another deadline.
+    /// Sets another deadline.
     pub fn within(self, deadline: Duration) -> Isolated {
         Isolated { deadline, ..self }
     }
@@ -64,11 +64,11 @@ impl Deliver for Isolated {
             .spawn()
             .map_err(|error| format!("{}: {error}", self.program.display()))?;
         if let Some(mut stdin) = child.stdin.take() {
-            // One that has ended already says why.
+            // If it has ended already, its output says why.
             let _ = stdin.write_all(&job);
         }
         let outcome = self.wait(&mut child);
-        // A command may have left others behind.
+        // A command may have left processes behind.
         if let Ok(pid) = i32::try_from(child.id()) {
             let _ = Pid::from_raw(pid).map(|group| kill_process_group(group, Signal::KILL));
         }
@@ -96,7 +96,7 @@ impl Isolated {
     }
 }
 
-/// What it wrote, without waiting for more: others may hold its end of the pipe.
+/// Its output, without waiting for more: other processes may hold its end of the pipe open.
 fn said(child: &mut Child) -> String {
     let Some(stderr) = child.stderr.take() else { return String::new() };
     let mut text = Vec::new();
@@ -106,7 +106,7 @@ fn said(child: &mut Child) -> String {
     foreign(&String::from_utf8_lossy(&text))
 }
 
-/// The process' part: reads a job from `input` and does it, within its limits.
+/// The process' part: reads a job from `input` and carries it out, within its limits.
 ///
 /// # Errors
 /// Why the message didn't arrive, in words.

@@ -1,9 +1,8 @@
-//! Messages go out: by webhook, ntfy, e-mail, a command.
+//! Sends messages: by webhook, ntfy, e-mail, a command.
 //!
-//! [`deliver`] does it, and trusts no answer: none is followed elsewhere, none is read to its end.
-//! What libraries leave unbounded (a name server's silence, an SMTP server that sends one endless
-//! line) is bounded by [`Isolated`], which lets a process of its own do it, with limits to its time
-//! and memory.
+//! [`deliver`] does it and trusts no answer: it follows no redirection and reads none to its end.
+//! What libraries leave unbounded (a silent name server, an SMTP server that sends an endless line)
+//! is bounded by [`Isolated`], which uses a separate process with limited time and memory.
 
 #![forbid(unsafe_code)]
 
@@ -20,23 +19,23 @@ pub use secret::read as read_secret;
 use braid_alert::{Alert, Message, Target};
 use serde::Serialize;
 
-/// What a webhook gets, and a command on its standard input.
+/// The JSON for webhooks and for a command's standard input.
 #[derive(Serialize)]
 struct Body<'a> {
     /// The alert's name.
     alert: &'a str,
-    /// For people, in a line.
+    /// One line for people.
     title: String,
-    /// For people.
+    /// The whole text for people.
     text: String,
     #[serde(flatten)]
     message: &'a Message,
 }
 
-/// Takes a message to where the alert's messages go.
+/// Delivers a message to the alert's target.
 ///
 /// # Errors
-/// Why it didn't arrive, or may not have, in words without a secret.
+/// Why it didn't, or may not have, arrived, in words without a secret.
 pub fn deliver(alert: &Alert, message: &Message) -> Result<(), String> {
     let body =
         || Body { alert: &alert.name, title: message.title(), text: message.text(), message };

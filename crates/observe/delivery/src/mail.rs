@@ -9,10 +9,10 @@ use lettre::transport::smtp::extension::ClientId;
 use lettre::{SmtpTransport, Transport};
 use std::time::Duration;
 
-/// For each answer of the server.
+/// Timeout for each answer of the server.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Sends it by SMTP.
+/// Sends a message by SMTP.
 pub fn send(target: &Target, message: &Message) -> Result<(), String> {
     let Target::Mail { server, port, security, user, password_file, from, to } = target else {
         return Err("this is not an e-mail alert".into());
@@ -39,7 +39,7 @@ fn mail(from: &str, to: &[String], message: &Message) -> Result<lettre::Message,
     let mailbox = |text: &str| -> Result<Mailbox, String> {
         text.parse().map_err(|error| format!("{text}: {error}"))
     };
-    // One that is sent again has the same, so that servers can leave out the copy.
+    // A repeated message has the same ID, so that servers can drop the copy.
     let id = format!("<{}.braid@{}>", message.id, host_name(&message.host));
     let mut mail = lettre::Message::builder()
         .from(mailbox(from)?)
@@ -52,14 +52,14 @@ fn mail(from: &str, to: &[String], message: &Message) -> Result<lettre::Message,
     mail.body(format!("{}\n", message.text())).map_err(|error| error.to_string())
 }
 
-/// As SMTP takes it.
+/// A host name that SMTP accepts.
 fn host_name(host: &str) -> String {
     let plain = |c: &char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.');
     let name: String = host.chars().filter(plain).take(200).collect();
     if name.is_empty() { "localhost".into() } else { name }
 }
 
-/// Errors of libraries have their reason inside.
+/// The libraries' errors carry their reason in `source`.
 fn words(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut inner = error.source();

@@ -7,7 +7,7 @@ const MOST: u64 = 4096;
 /// Reads a secret from a file that not every user can read.
 ///
 /// # Errors
-/// In words, with what to do.
+/// What is wrong and what to do, in words.
 pub fn read(path: &Path) -> Result<String, String> {
     let shown = path.display();
     let text = braid_durable::read_secret(path, MOST).map_err(|error| match error {

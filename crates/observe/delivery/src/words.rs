@@ -1,4 +1,4 @@
-/// What another program or host said, as it may be shown: a line of bounded length.
+/// Text from another program or host, made safe to show: one line of bounded length.
 pub fn foreign(text: &str) -> String {
     const MOST: usize = 200;
     let plain = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });

@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Makes keys, addresses and names unreadable in a text. The same address or name gets the same
-/// stand-in everywhere, so that what belongs together can still be seen.
+/// Replaces keys, addresses and names in a text. The same address or name gets the same stand-in
+/// everywhere, so that one can still see what belongs together.
 #[derive(Debug, Default)]
 pub struct Blackout {
     names: Vec<String>,
@@ -11,20 +11,20 @@ pub struct Blackout {
 
 /// Base64 of 32 bytes.
 const KEY_CHARS: usize = 44;
-/// Shorter ones are words such as "me", and may be part of others.
+/// Shorter names are words such as "me", and may be part of others.
 const LEAST_NAME: usize = 3;
 
 impl Blackout {
-    /// This name is to be blacked out too, wherever it is.
+    /// Also black out this name, wherever it occurs.
     pub fn name(&mut self, name: &str) {
         if name.len() >= LEAST_NAME && name != "localhost" {
             self.names.push(name.to_owned());
-            // One that is part of another comes later.
+            // A name that is part of another comes later.
             self.names.sort_by_key(|name| std::cmp::Reverse(name.len()));
         }
     }
 
-    /// The text without them.
+    /// The text with stand-ins.
     pub fn applied(&mut self, text: &str) -> String {
         let mut shown = text.to_owned();
         for name in self.names.clone() {
@@ -45,10 +45,10 @@ impl Blackout {
         result + &self.word(&word)
     }
 
-    /// A run of characters that addresses, keys, URLs and mail addresses have.
+    /// Replaces a run of characters that can occur in addresses, keys, URLs and mail addresses.
     fn word(&mut self, word: &str) -> String {
         if let Some((scheme, rest)) = word.split_once("://") {
-            // Whatever comes before belongs to something else.
+            // Preceding characters belong to something else.
             let scheme: String =
                 scheme.chars().rev().take_while(char::is_ascii_alphanumeric).collect();
             let scheme: String = scheme.chars().rev().collect();
@@ -98,7 +98,7 @@ impl Blackout {
         match is_plain {
             true => address.to_string(),
             false => {
-                // What kind it is of tells nobody who it is.
+                // The kind of an address identifies nobody.
                 let kind = match address {
                     IpAddr::V4(v4) if v4.is_private() => "private-ipv4",
                     IpAddr::V4(_) => "ipv4",
@@ -121,10 +121,10 @@ fn is_of_word(c: char) -> bool {
     c.is_ascii_alphanumeric() || ".:/@+=_-?&%~#".contains(c)
 }
 
-/// Without what a sentence puts after it.
+/// Splits off punctuation after the word.
 fn trimmed(word: &str) -> (&str, &str) {
     let body = word.trim_end_matches(['.', ':']);
-    // `fd77::` ends so by itself.
+    // The colons of `fd77::` are part of it.
     match word.strip_suffix("::") {
         Some(_) => (word, ""),
         None => word.split_at(body.len()),

@@ -1,4 +1,4 @@
-/// Words for findings, which stay the same.
+/// Stable identifiers of findings.
 macro_rules! codes {
     ($($(#[doc = $doc:literal])+ $variant:ident = $word:literal),+ $(,)?) => {
         /// The kinds of findings.
@@ -6,10 +6,10 @@ macro_rules! codes {
         pub enum Code { $($(#[doc = $doc])+ $variant),+ }
 
         impl Code {
-            /// All there are.
+            /// All kinds.
             pub const ALL: &[Code] = &[$(Code::$variant),+];
 
-            /// As in JSON and in the documents.
+            /// The identifier, as in JSON and in the documentation.
             pub fn as_str(self) -> &'static str {
                 match self { $(Code::$variant => $word),+ }
             }

@@ -1,4 +1,4 @@
-//! What is wrong, a file for each part of the way.
+//! The rules that produce findings, one file for each part of the way.
 
 mod host;
 mod limits;
@@ -20,7 +20,7 @@ use crate::code::Code;
 use braid_control::finding::Finding;
 use braid_history::Severity;
 
-/// Begins a finding.
+/// Starts a finding.
 fn finding(code: Code, severity: Severity, subject: &str, what: impl Into<String>) -> Finding {
     Finding {
         code: code.as_str().to_owned(),
@@ -34,11 +34,11 @@ fn finding(code: Code, severity: Severity, subject: &str, what: impl Into<String
     }
 }
 
-/// What completes a finding.
+/// Methods that complete a finding.
 trait More {
     fn seen(self, evidence: impl Into<String>) -> Self;
     fn gain(self, words: impl Into<String>) -> Self;
-    /// At least 1 Mbit/s; less isn't worth a number.
+    /// Ignores gains below 1 Mbit/s.
     fn gain_mbps(self, mbps: Option<f64>) -> Self;
     fn mend(self, command: impl Into<String>) -> Self;
 }

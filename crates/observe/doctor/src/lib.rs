@@ -1,7 +1,8 @@
-//! What limits the tunnel and what is wrong, judged from what was seen.
+//! Judges from observations what limits the tunnel and what is wrong.
 //!
-//! [`examine`] is pure: [`Facts`] in, findings out, worst and dearest first. Who gathers facts
-//! (the daemon, `braid doctor`) and who shows findings (the page, the terminal) is elsewhere.
+//! [`examine`] is pure: [`Facts`] in, findings out, worst and costliest first. Facts are gathered
+//! elsewhere (the daemon, `braid doctor`), and findings are shown elsewhere (the page, the
+//! terminal).
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +20,7 @@ pub use facts::{Counters, Facts, HostFacts, LinkFacts, Load, RouteFacts};
 
 use braid_control::finding::Finding;
 
-/// Everything that is wrong, what costs most first; nothing where all is well.
+/// All findings, costliest first; empty if all is well.
 pub fn examine(facts: &Facts) -> Vec<Finding> {
     let mut found = Vec::new();
     judge::running(facts, &mut found);

@@ -1,4 +1,4 @@
-//! Each finding is planted into a healthy tunnel's facts, and found there alone.
+//! Plants each finding into a healthy tunnel's facts, and checks that only it is found.
 
 use super::*;
 use braid_control::config::{Config, Layer, Mode};
@@ -148,14 +148,14 @@ fn status() -> Status {
     }
 }
 
-/// As a daemon tells it; the words are for people alone.
+/// As a daemon reports it; the text is only for people.
 fn warn(status: &mut Status, kind: TroubleKind) {
     let text = format!("words that say nothing to a program, {}", status.warnings.len());
     status.warnings.push(text.clone());
     status.troubles.push(Trouble { kind, text, mend: Some("mend it".into()) });
 }
 
-/// What makes each finding.
+/// Makes each finding occur.
 #[expect(clippy::too_many_lines, reason = "a line or two for each code")]
 fn plant(code: Code, facts: &mut Facts) {
     let Facts { config, status, host, events, measured, .. } = facts;
@@ -232,7 +232,7 @@ fn plant(code: Code, facts: &mut Facts) {
         Code::ForeignFirewall => warn(tunnel, TroubleKind::Firewall),
         Code::RuleIgnored => warn(tunnel, TroubleKind::RuleFile),
         Code::RuleConflict => warn(tunnel, TroubleKind::RuleConflict),
-        // What came with another version.
+        // A warning from another version.
         Code::Warned => tunnel.warnings.push("passes the tunnel by".into()),
         Code::NotForwarding => {
             config.routing.leave_host_alone = true;
@@ -305,7 +305,7 @@ fn a_busy_host_is_no_trouble_to_a_tunnel_whose_threads_come_by() {
     let load = Load { busiest_thread: 0.0, waited: 0.02, all: 1.0, stolen: 0.0 };
     facts.host.load = Some(load);
     assert_eq!(examine(&facts), []);
-    // Half of a processor is all that it gets.
+    // It gets only half of a processor.
     facts.host.load = Some(Load { busiest_thread: 0.5, waited: 0.48, ..load });
     assert_eq!(codes(&facts), ["cpu-here"]);
     facts.host.load = Some(load);
@@ -315,7 +315,7 @@ fn a_busy_host_is_no_trouble_to_a_tunnel_whose_threads_come_by() {
     assert!(!codes(&facts).contains(&"cpu-here".to_owned()), "{:?}", codes(&facts));
 }
 
-/// After ten seconds the path takes its delay for its own.
+/// After ten seconds the path takes the queue's delay for its own.
 #[test]
 fn a_queue_that_others_keep_full_is_found_however_long_it_stands() {
     let mut facts = healthy();
@@ -374,7 +374,7 @@ fn without_a_link_the_others_bring_what_they_brought() {
     let without = measured.without("lte");
     assert!((without.down - 30.0).abs() < 1e-9, "{without:?}");
     let mut slow = measured;
-    // The slow link holds the fast one up.
+    // The slow link slows down the fast one.
     slow.together.down = 15.0;
     assert!(slow.without("lte").down >= 30.0);
     assert_eq!(Measured::default().without("x"), Rates::default());

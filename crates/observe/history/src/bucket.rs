@@ -1,6 +1,6 @@
 use serde::{Deserialize, Serialize};
 
-/// One second of a series.
+/// One second of a series' data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Whether it worked.
@@ -11,18 +11,18 @@ pub struct Sample {
     pub tx_bytes: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets lost of those sent.
+    /// Sent packets that were lost.
     pub lost: u64,
     /// Smoothed round-trip time, microseconds.
     pub rtt_us: Option<u32>,
 }
 
-/// The sum of some seconds.
+/// The sum over some seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Bucket {
-    /// Seconds that were watched: fewer than the bucket is long when nothing ran.
+    /// Observed seconds: fewer than the bucket's length if nothing ran for a while.
     pub seconds: u32,
-    /// Seconds of these in which it worked.
+    /// Observed seconds in which it worked.
     pub up_seconds: u32,
     /// Bytes received.
     pub rx_bytes: u64,
@@ -30,18 +30,18 @@ pub struct Bucket {
     pub tx_bytes: u64,
     /// Packets sent.
     pub sent: u64,
-    /// Packets lost of those sent.
+    /// Sent packets that were lost.
     pub lost: u64,
-    /// Round-trip times of `rtt_count` seconds added up, microseconds.
+    /// Sum of round-trip times over `rtt_count` seconds, microseconds.
     pub rtt_sum_us: u64,
     /// Seconds in which a round-trip time was known.
     pub rtt_count: u32,
-    /// The longest of them, microseconds.
+    /// The longest round-trip time, microseconds.
     pub rtt_max_us: u32,
 }
 
 impl Bucket {
-    /// Adds what another has.
+    /// Adds another bucket.
     pub fn add(&mut self, other: &Bucket) {
         self.seconds = self.seconds.saturating_add(other.seconds);
         self.up_seconds = self.up_seconds.saturating_add(other.up_seconds);
@@ -60,12 +60,12 @@ impl Bucket {
         Some(self.rtt_sum_us as f64 / count / 1e3)
     }
 
-    /// Share of sent packets that were lost, 0 to 1; none where none was sent.
+    /// Share of sent packets that were lost, 0 to 1; `None` if none was sent.
     pub fn loss(&self) -> Option<f64> {
         (self.sent > 0).then(|| (self.lost as f64 / self.sent as f64).min(1.0))
     }
 
-    /// Share of the watched time in which it worked, 0 to 1.
+    /// Share of the observed time in which it worked, 0 to 1.
     pub fn up_share(&self) -> Option<f64> {
         (self.seconds > 0).then(|| f64::from(self.up_seconds) / f64::from(self.seconds))
     }

@@ -7,7 +7,7 @@ use std::str::FromStr;
 pub struct Event {
     /// When, Unix seconds.
     pub unix: i64,
-    /// Of which kind.
+    /// Its kind.
     pub kind: EventKind,
     /// How bad it is.
     pub severity: Severity,
@@ -25,7 +25,7 @@ pub enum Severity {
     Note,
     /// Something should be done, or got worse.
     Warning,
-    /// What Braid is for doesn't work.
+    /// Braid can't do its job.
     Critical,
 }
 
@@ -67,13 +67,13 @@ pub enum EventKind {
     Started,
     /// It was taken down in good order.
     Stopped,
-    /// A link doesn't work any more.
+    /// A link stopped working.
     LinkDown,
     /// A link works again.
     LinkUp,
     /// A link comes and goes.
     LinkFlapping,
-    /// A link goes by another transport: by TLS where UDP doesn't pass, or by UDP again.
+    /// A link changed its transport: to TLS because UDP doesn't pass, or back to UDP.
     Transport,
     /// A link's quota is used to 75, 90 or 100 %.
     Quota,
@@ -81,19 +81,19 @@ pub enum EventKind {
     PeerDown,
     /// A peer is back.
     PeerUp,
-    /// A concentrator asks homes to go to another one.
+    /// A concentrator asks homes to move to another one.
     Draining,
-    /// It takes them again.
+    /// It accepts homes again.
     DrainingEnded,
-    /// Another concentrator serves a home.
+    /// Another concentrator now serves a home.
     Moved,
     /// A home was seen for the first time.
     NewHome,
     /// Something on the host works against the tunnel.
     Obstacle,
-    /// It doesn't any more.
+    /// It no longer does.
     ObstacleGone,
-    /// Traffic goes another way than it should: beside the tunnel, or by a link on standby.
+    /// Traffic goes another way than it should: bypassing the tunnel, or over a standby link.
     Failover,
     /// It goes the way it should again.
     FailoverEnded,
@@ -101,21 +101,21 @@ pub enum EventKind {
     PoolFinding,
     /// A pool has hardly any room left.
     PoolFull,
-    /// What was wrong with a pool isn't so any more.
+    /// A problem of a pool was solved.
     PoolMended,
-    /// A pool was read through, with what result.
+    /// A scrub finished, with its result.
     ScrubDone,
     /// Snapshots couldn't be replicated.
     ReplicationFailed,
     /// The newest replica is older than it should be.
     ReplicationLate,
-    /// After one that failed or was late, all is replicated.
+    /// Replication works again after a failure or delay.
     ReplicationDone,
-    /// A backup failed, or lacks files that could not be read.
+    /// A backup failed, or lacks files that couldn't be read.
     BackupFailed,
-    /// After one that failed all is backed up.
+    /// A backup is complete after a failed one.
     BackupDone,
-    /// Somebody tries whether messages arrive.
+    /// A test of whether messages arrive.
     Test,
 }
 
@@ -149,7 +149,7 @@ words!(EventKind {
     Test = "test",
 });
 
-/// What an event is about: good news ends the bad of the same topic and subject.
+/// What an event is about: good news ends the bad news with the same topic and subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// The tunnel as a whole.
@@ -158,7 +158,7 @@ pub enum Topic {
     Link,
     /// A peer.
     Peer,
-    /// A concentrator that is about to go.
+    /// A draining concentrator.
     Draining,
     /// The host's own settings.
     Host,
@@ -173,7 +173,7 @@ pub enum Topic {
 }
 
 impl EventKind {
-    /// What it is about.
+    /// The event's topic.
     pub fn topic(self) -> Topic {
         use EventKind as Kind;
         match self {
@@ -193,7 +193,7 @@ impl EventKind {
         }
     }
 
-    /// Whether it says that something bad of the same topic and subject has ended.
+    /// Whether it reports the end of a problem with the same topic and subject.
     pub fn is_good_news(self) -> bool {
         use EventKind as Kind;
         matches!(
@@ -209,7 +209,7 @@ impl EventKind {
         )
     }
 
-    /// Whether something bad began that good news will end.
+    /// Whether it reports a problem that good news will end.
     pub fn begins_something_bad(self) -> bool {
         use EventKind as Kind;
         matches!(

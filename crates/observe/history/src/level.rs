@@ -1,7 +1,7 @@
-/// How long the sums of a level are, and for how long they are kept.
+/// A level of detail: the length of its sums, and how long they are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Level {
-    /// One second, for an hour; in memory alone.
+    /// One second, for an hour; only in memory.
     Second,
     /// Ten seconds, for a day.
     TenSeconds,
@@ -12,7 +12,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// Those that are written to disk, finest first.
+    /// The levels written to disk, finest first.
     pub const WRITTEN: [Level; 3] = [Level::TenSeconds, Level::Minute, Level::Hour];
 
     /// Length of one sum, seconds.
@@ -36,13 +36,13 @@ impl Level {
         }
     }
 
-    /// Where the sum begins that a moment belongs to (both Unix seconds).
+    /// The beginning of the sum that contains a moment (both Unix seconds).
     pub fn start(self, unix: i64) -> i64 {
         unix.saturating_sub(unix.rem_euclid(self.width()))
     }
 
-    /// The finest level that still has what was at `from`, and gives no more than
-    /// `most` sums from then to `to` (Unix seconds); else the coarsest.
+    /// The finest level that still has data from `from` on and needs at most `most` sums from then
+    /// to `to` (Unix seconds); otherwise the coarsest.
     pub fn for_range(from: i64, to: i64, now: i64, most: i64) -> Level {
         let fits = |level: &Level| {
             (to - from) / level.width() <= most && now.saturating_sub(from) <= level.kept()
@@ -66,7 +66,7 @@ mod tests {
         assert_eq!(ago(25 * 3600, 10_000), Level::Minute);
         assert_eq!(ago(24 * 3600, 1500), Level::Minute);
         assert_eq!(ago(365 * 24 * 3600, 1500), Level::Hour);
-        // A short span of long ago has its hours alone.
+        // A short span long ago is only known by hours.
         assert_eq!(
             Level::for_range(now - 90 * 86_400, now - 90 * 86_400 + 60, now, 600),
             Level::Hour

@@ -1,8 +1,8 @@
-//! What links and peers carried, and what happened, over years in a bounded file.
+//! The history of what links and peers carried and of events, over years in a bounded file.
 //!
-//! [`RollUp`] adds up samples (sans-IO), [`Store`] keeps the sums in SQLite, and
-//! [`Recorder`] runs both on a thread of its own: nobody who gives it samples waits
-//! for a disk. [`Periods`] makes hours, days and months of the sums.
+//! [`RollUp`] adds up samples (sans-IO), [`Store`] keeps the sums in SQLite, and [`Recorder`] runs
+//! both on a thread of its own, so that reporting samples never waits for a disk. [`Periods`] turns
+//! the sums into hours, days and months.
 
 #![forbid(unsafe_code)]
 

@@ -5,7 +5,7 @@ use jiff::{Timestamp, ToSpan, Zoned};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// By what a table has its rows.
+/// The periods in a table's rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum By {
@@ -22,9 +22,9 @@ pub enum By {
 pub struct Period {
     /// When it begins, Unix seconds.
     pub start_unix: i64,
-    /// Its name in the zone that was asked for: `2026-11-23 14:00`, `2026-11-23`, `2026-11`.
+    /// Its name in the requested time zone: `2026-11-23 14:00`, `2026-11-23`, `2026-11`.
     pub name: String,
-    /// What was then.
+    /// The sum over it.
     #[serde(flatten)]
     pub sum: Bucket,
 }
@@ -37,12 +37,12 @@ pub struct Periods {
 }
 
 impl Periods {
-    /// In the time zone of this host.
+    /// Uses this host's time zone.
     pub fn here(by: By) -> Periods {
         Periods { by, zone: TimeZone::system() }
     }
 
-    /// In this zone.
+    /// Uses this time zone.
     pub fn of(by: By, zone: TimeZone) -> Periods {
         Periods { by, zone }
     }
@@ -53,7 +53,7 @@ impl Periods {
         at.map_or_else(|_| unix.to_string(), |at| at.strftime("%Y-%m-%d %H:%M:%S").to_string())
     }
 
-    /// When the last `count` periods begin, the running one among them.
+    /// When the last `count` periods begin, including the current one.
     pub fn begin(&self, now: i64, count: u32) -> i64 {
         let back = i64::from(count.saturating_sub(1));
         let Some(now) = self.zoned(now) else { return 0 };
@@ -78,7 +78,7 @@ impl Periods {
     fn start(&self, unix: i64) -> i64 {
         let Some(at) = self.zoned(unix) else { return unix };
         let start = match self.by {
-            // Not the civil hour, of which one is there twice when clocks go back.
+            // Not the civil hour, which occurs twice when clocks go back.
             By::Hour => Some(unix - i64::from(at.minute()) * 60 - i64::from(at.second())),
             By::Day => self.midnight(at.date()),
             By::Month => self.midnight(at.date().first_of_month()),
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn berlin(by: By) -> Periods {
-        // As the zone of Berlin is, without a need of the system's files.
+        // Like Berlin's zone, without needing the system's files.
         let zone = TimeZone::posix("CET-1CEST,M3.5.0,M10.5.0/3").unwrap();
         Periods::of(by, zone)
     }

@@ -20,13 +20,13 @@ use std::time::{Duration, Instant};
 pub struct Settings {
     /// The database.
     pub file: PathBuf,
-    /// It and its log never grow over this, bytes.
+    /// Maximum size of the database and its log, bytes.
     pub limit_bytes: u64,
-    /// How often sums are written: what came since is lost when the process is killed.
+    /// How often sums are written; newer ones are lost when the process is killed.
     pub write_every: Duration,
 }
 
-/// Gives samples and events to the thread that keeps them. To give never waits.
+/// Passes samples and events to the thread that stores them, without ever blocking.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     messages: SyncSender<Message>,
@@ -34,14 +34,14 @@ pub struct Recorder {
     health: Arc<Mutex<Health>>,
 }
 
-/// How the recording goes.
+/// The state of the recording.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Health {
-    /// Why nothing can be written or read just now, in words.
+    /// Why nothing can be written or read now, in words.
     pub trouble: Option<String>,
-    /// Samples and events that found no place since the start.
+    /// Samples and events dropped for lack of room since the start.
     pub dropped: u64,
-    /// Sums that waited too long for the disk, and were lost.
+    /// Sums that were lost because they waited too long for the disk.
     pub lost: u64,
     /// Bytes written to the disk since the start.
     pub written_bytes: u64,
@@ -52,17 +52,17 @@ pub struct Health {
 pub struct Points {
     /// Length of a sum, seconds.
     pub width_s: i64,
-    /// When each begins (Unix seconds), and what it has; oldest first.
+    /// The beginning of each (Unix seconds) and its sum; oldest first.
     pub points: Vec<(i64, Bucket)>,
 }
 
-/// Why a question was not answered.
+/// Why a query was not answered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
-    /// It is busy, or waits for the disk.
+    /// The thread is busy, or waits for the disk.
     #[error("the history is busy; try again")]
     Busy,
-    /// It has ended.
+    /// The thread has ended.
     #[error("history is no longer kept")]
     Ended,
     /// The file can't be read.
@@ -81,27 +81,26 @@ enum Message {
 
 type Answer<T> = SyncSender<Result<T, Unanswered>>;
 
-/// Two minutes of samples: as long as a disk may stand still without a loss.
+/// Two minutes of samples: a disk may stall that long without losses.
 const WAITING: usize = 128;
-/// A question is given up after so long.
+/// Timeout of a query.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The last writing may take so long.
+/// Timeout of the last write.
 const LAST_WRITING: Duration = Duration::from_secs(2);
-/// What failed is tried again after so long.
+/// Time between retries.
 const RETRY: Duration = Duration::from_secs(60);
-/// Events that follow each other faster than this are written together.
+/// Events less than this apart are written together.
 const BETWEEN_EVENTS: Duration = Duration::from_secs(300);
-/// Sums that are written together at most: what one of the log's lengths is good for.
+/// Maximum number of sums written together: what fits the log's size.
 const BATCH: usize = 2000;
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
-/// Events that wait for the disk at most.
+/// Maximum number of events that wait for the disk.
 const MOST_EVENTS: usize = 1000;
-/// 2024-01-01: a clock before that isn't set yet, and tells nothing.
+/// 2024-01-01: a clock before that isn't set yet, and is ignored.
 const CLOCK_IS_SET: i64 = 1_704_067_200;
 
 impl Recorder {
-    /// The handle, and what is to be run on a thread of its own. It may be run again
-    /// after a panic.
+    /// The handle, and the part to run on a thread of its own. It may be run again after a panic.
     pub fn new(settings: Settings) -> (Recorder, Keeping) {
         let (messages, received) = sync_channel(WAITING);
         let health = Arc::new(Mutex::new(Health::default()));
@@ -123,18 +122,18 @@ impl Recorder {
         (recorder, keeping)
     }
 
-    /// A second of some series, at a time by the clock (Unix seconds).
+    /// Reports one second of some series, at this time (Unix seconds).
     pub fn samples(&self, unix: i64, samples: Vec<(Series, Sample)>) {
         self.give(Message::Samples(unix, samples));
     }
 
-    /// Something happened.
+    /// Reports an event.
     pub fn event(&self, event: Event) {
         self.give(Message::Event(event));
     }
 
-    /// Sums of a series from one moment until before another (Unix seconds), at this
-    /// level; at a coarser one where it isn't kept.
+    /// Sums of a series from `from` until before `to` (Unix seconds), at this level, or a coarser
+    /// one if it isn't kept.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -149,7 +148,8 @@ impl Recorder {
         self.ask(|answer| Message::Points { series, from, to, level, answer })
     }
 
-    /// The newest events, newest first; `before` leaves out what is as new as that (Unix seconds).
+    /// The newest events, newest first; only those earlier than `before` (Unix seconds) if it is
+    /// given.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -157,7 +157,7 @@ impl Recorder {
         self.ask(|answer| Message::Events { before, most, answer })
     }
 
-    /// All series of which something is known.
+    /// All series that have data.
     ///
     /// # Errors
     /// [`Unanswered`].
@@ -165,13 +165,13 @@ impl Recorder {
         self.ask(Message::Series)
     }
 
-    /// How the recording goes.
+    /// The state of the recording.
     pub fn health(&self) -> Health {
         let health = self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Health { dropped: health.dropped + self.dropped.load(Ordering::Relaxed), ..health }
     }
 
-    /// Writes what is not written yet, waiting for a moment at most, and ends the thread.
+    /// Writes outstanding data, waiting only for a moment, and ends the thread.
     pub fn stop(&self) {
         let (done, is_done) = sync_channel(1);
         let give_up = Instant::now() + LAST_WRITING;
@@ -185,7 +185,7 @@ impl Recorder {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Later than that it is as if it had been killed.
+        // If it takes longer, it is as if it had been killed.
         let _ = is_done.recv_timeout(LAST_WRITING);
     }
 
@@ -208,7 +208,7 @@ impl Recorder {
     }
 }
 
-/// What the thread has.
+/// The thread's state.
 #[derive(Debug)]
 pub struct Keeping {
     settings: Settings,
@@ -219,7 +219,7 @@ pub struct Keeping {
     events: VecDeque<Event>,
     lost_events: u64,
     write_at: Option<Instant>,
-    /// When it was last tried to open the file.
+    /// When opening the file was last tried.
     opened_at: Option<Instant>,
     events_written: Option<Instant>,
     pruned: Option<Instant>,
@@ -232,7 +232,7 @@ impl std::fmt::Debug for Message {
 }
 
 impl Keeping {
-    /// Keeps what comes, until it is stopped or nobody is left who could give something.
+    /// Stores samples and events until it is stopped or every handle is gone.
     pub fn run(&mut self) {
         self.open();
         loop {
@@ -245,7 +245,7 @@ impl Keeping {
             match self.received.recv_timeout(due - now) {
                 Ok(Message::Stop(done)) => {
                     self.write(None);
-                    // Who waited may have given up.
+                    // The caller may have given up.
                     let _ = done.try_send(());
                     return;
                 }
@@ -299,7 +299,7 @@ impl Keeping {
         if level == Level::Second {
             return Ok(Points { width_s: 1, points: self.roll_up.seconds(series, from, to) });
         }
-        // The sum that `from` lies in is the first.
+        // The first sum is the one that contains `from`.
         let from = level.start(from);
         let mut written = match &self.store {
             Some(store) => store.read(series, level, from, to)?,
@@ -311,7 +311,7 @@ impl Keeping {
             && let Some(store) = &self.store
         {
             let minutes = store.read(series, Level::Minute, from, to)?;
-            // Of one of many series that are not kept so finely.
+            // It is one of many series that aren't kept so finely.
             if !minutes.is_empty() {
                 (written, level) = (minutes, Level::Minute);
             }
@@ -333,8 +333,7 @@ impl Keeping {
         Ok(events)
     }
 
-    /// What happens now and then is on the disk at once; what happens again and again is
-    /// written together.
+    /// Rare events are written immediately, frequent ones together.
     fn write_events_soon(&mut self) {
         let now = Instant::now();
         if self.events_written.is_some_and(|written| now - written < BETWEEN_EVENTS) {
@@ -351,7 +350,7 @@ impl Keeping {
         self.settle(written);
     }
 
-    /// Writes what is complete at this moment; all there is where no more will come.
+    /// Writes what is complete by now, or everything if no more will come.
     fn write(&mut self, now: Option<Instant>) {
         if let Some(now) = now {
             self.write_at = Some(now + self.settings.write_every);
@@ -364,7 +363,7 @@ impl Keeping {
         let before = if now.is_some() { Level::TenSeconds.start(unix) } else { i64::MAX };
         let rows = self.roll_up.take(before);
         let mut waiting = rows.as_slice();
-        // Once even without a sum, for the events.
+        // At least once, even without sums, for the events.
         let mut written = loop {
             let batch = &waiting[..waiting.len().min(BATCH)];
             let mut written = store.write(batch, self.events.make_contiguous());
@@ -413,13 +412,13 @@ impl Keeping {
         self.settle(outcome);
     }
 
-    /// Notes how it went, and tells of a change.
+    /// Records the outcome, and logs changes.
     fn settle(&mut self, outcome: Result<(), StoreError>) {
         let trouble = match outcome {
             Ok(()) => None,
             Err(error) => {
                 if error.is_broken() {
-                    // Opening it finds out, and puts it aside.
+                    // Opening it will detect the damage and set it aside.
                     self.store = None;
                     self.opened_at = None;
                 }
@@ -450,7 +449,7 @@ impl Keeping {
 }
 
 fn reply<T>(answer: &Answer<T>, result: Result<T, StoreError>) {
-    // Who asked may have given up.
+    // The caller may have given up.
     let _ = answer.try_send(result.map_err(|error| Unanswered::Failed(error.to_string())));
 }
 
@@ -459,7 +458,7 @@ fn is_full(error: &StoreError) -> bool {
     error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull)
 }
 
-/// Renames a broken file, and removes what belongs to it; an earlier one goes.
+/// Renames a broken file and removes its companions; replaces one set aside earlier.
 fn put_aside(file: &Path) -> io::Result<PathBuf> {
     let beside = |ending: &str| {
         let mut name = OsString::from(file);

@@ -3,29 +3,29 @@ use crate::level::Level;
 use crate::series::Series;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Adds up samples: seconds for an hour, and sums of ten seconds that are yet to be
-/// written. Bounded, whatever is given.
+/// Adds up samples: seconds for an hour, and sums of ten seconds that are yet to be written. Its
+/// memory is bounded.
 #[derive(Debug, Default)]
 pub struct RollUp {
     seconds: BTreeMap<Series, VecDeque<(i64, Bucket)>>,
-    /// By start and series. The last ones may still grow.
+    /// By start and series. The latest may still grow.
     unwritten: BTreeMap<(i64, Series), Bucket>,
     lost: u64,
 }
 
-/// More series than these have no seconds: 3600 × 64 bytes each, in room for 4096.
+/// Maximum number of series with seconds: each takes 3600 × 64 bytes, allocated for 4096.
 const MOST_WITH_SECONDS: usize = 32;
-/// Sums that wait for a disk; some 100 bytes each.
+/// Maximum number of sums that wait for a disk; some 100 bytes each.
 const MOST_UNWRITTEN: usize = 40_000;
 
 impl RollUp {
-    /// Nothing yet.
+    /// An empty one.
     pub fn new() -> RollUp {
         RollUp::default()
     }
 
-    /// Takes a second of a series. A clock that was set back is no harm: sums are
-    /// added to those of the same time.
+    /// Adds a second of a series. A clock that was set back is harmless: sums of the same time are
+    /// added up.
     pub fn add(&mut self, unix: i64, series: &Series, sample: Sample) {
         let bucket = Bucket::from(sample);
         self.add_second(unix, series, bucket);
@@ -37,27 +37,27 @@ impl RollUp {
         }
     }
 
-    /// Takes out what is to be written: all sums that begin before `before`.
+    /// Takes out the sums to write: all that begin before `before`.
     pub fn take(&mut self, before: i64) -> Vec<(i64, Series, Bucket)> {
         let later = self.unwritten.split_off(&(before, Series::Tunnel));
         let taken = std::mem::replace(&mut self.unwritten, later);
         taken.into_iter().map(|((start, series), bucket)| (start, series, bucket)).collect()
     }
 
-    /// Takes back what could not be written.
+    /// Takes back sums that couldn't be written.
     pub fn put_back(&mut self, rows: &[(i64, Series, Bucket)]) {
         for (start, series, bucket) in rows {
             self.unwritten.entry((*start, series.clone())).or_default().add(bucket);
         }
     }
 
-    /// Seconds of a series from one moment until before another.
+    /// Seconds of a series from `from` until before `to`.
     pub fn seconds(&self, series: &Series, from: i64, to: i64) -> Vec<(i64, Bucket)> {
         let all = self.seconds.get(series).into_iter().flatten();
         all.filter(|(at, _)| (from..to).contains(at)).copied().collect()
     }
 
-    /// What isn't written yet of a series, added up by `level`.
+    /// A series' unwritten data, added up by `level`.
     pub fn unwritten(
         &self,
         series: &Series,
@@ -75,7 +75,7 @@ impl RollUp {
         sums.into_iter().collect()
     }
 
-    /// All series that have something here.
+    /// All series that have data here.
     pub fn series(&self) -> Vec<Series> {
         let mut all: Vec<Series> =
             self.unwritten.keys().map(|(_, series)| series.clone()).collect();
@@ -85,31 +85,31 @@ impl RollUp {
         all
     }
 
-    /// Sums that found no place, since nothing could be written for long.
+    /// Sums lost because nothing could be written for a long time.
     pub fn lost(&self) -> u64 {
         self.lost
     }
 
-    /// How many sums wait.
+    /// Number of unwritten sums.
     pub fn waiting(&self) -> usize {
         self.unwritten.len()
     }
 
     fn add_second(&mut self, unix: i64, series: &Series, bucket: Bucket) {
-        // They come and go, and would take the links' places.
+        // Devices come and go, and would take the links' places.
         if matches!(series, Series::Device(_)) {
             return;
         }
         let full = self.seconds.len() >= MOST_WITH_SECONDS;
         if full && !self.seconds.contains_key(series) {
-            // One that is gone makes room.
+            // A series without recent data makes room.
             self.seconds.retain(|_, kept| kept.back().is_some_and(|(at, _)| unix - at < 3600));
             if self.seconds.len() >= MOST_WITH_SECONDS {
                 return;
             }
         }
         let seconds = self.seconds.entry(series.clone()).or_default();
-        // After a clock was set back its old future would be drawn over the present.
+        // After a clock was set back, its former future would be drawn over the present.
         while seconds.back().is_some_and(|(at, _)| *at > unix) {
             seconds.pop_back();
         }
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(roll_up.seconds.len(), MOST_WITH_SECONDS);
     }
 
-    /// What a daemon that runs for long grows by in its first hour, and no more after it.
+    /// A daemon's memory grows in its first hour, and not after that.
     #[test]
     fn seconds_take_no_more_after_an_hour_than_at_its_end() {
         let (mut roll_up, link) = (RollUp::new(), Series::Link("dsl".into()));
@@ -185,7 +185,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the clock does, nothing is counted twice or lost.
+        /// Whatever the clock does, nothing is lost or counted twice.
         #[test]
         fn all_that_came_is_in_the_sums(
             jumps in proptest::collection::vec(-500i64..500, 1..300),

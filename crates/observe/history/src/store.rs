@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The file. All its methods may wait for the disk.
+/// The database file. All methods may block on the disk.
 #[derive(Debug)]
 pub struct Store {
     connection: Connection,
@@ -17,13 +17,13 @@ pub struct Store {
     written_bytes: u64,
 }
 
-/// Why something could not be written or read.
+/// Why something couldn't be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// SQLite said so.
+    /// SQLite reported an error.
     #[error("{0}")]
     Database(#[from] rusqlite::Error),
-    /// The file is there and can't be used.
+    /// The file exists but can't be used.
     #[error("{}: {error}", file.display())]
     File {
         /// The database.
@@ -34,7 +34,7 @@ pub enum StoreError {
 }
 
 impl StoreError {
-    /// Whether the file is no database, or a broken one.
+    /// Whether the file isn't a database, or is damaged.
     pub fn is_broken(&self) -> bool {
         let StoreError::Database(error) = self else { return false };
         matches!(
@@ -44,25 +44,25 @@ impl StoreError {
     }
 }
 
-/// Of these many series the sums of ten seconds are written; of further ones and of
-/// devices those of minutes and hours alone. Keeps what is written below 1 MB an hour.
+/// Number of series with sums of ten seconds; further ones and devices only have minutes and hours.
+/// Keeps writes below 1 MB an hour.
 const MOST_WITH_TEN_SECONDS: i64 = 24;
-/// Events that are kept; the oldest go.
+/// Maximum number of events kept; the oldest are removed.
 const MOST_EVENTS: i64 = 20_000;
 /// SQLite's own default.
 const PAGE: u64 = 4096;
 /// Bytes of one frame in the write-ahead log besides its page
 /// (https://www.sqlite.org/fileformat2.html, section 4.1).
 const FRAME_HEAD: u64 = 24;
-/// Of the limit; the rest is for the write-ahead log.
+/// The file's share of the limit; the rest is for the write-ahead log.
 const FILE_SHARE: f64 = 0.75;
-/// Another process that reads may hold us up for so long.
+/// How long to wait for another process that reads.
 const BUSY: Duration = Duration::from_secs(2);
-/// What the tables below are; another number is another program's file.
+/// The version of the tables below; a file with another number belongs to another program.
 const SCHEMA: i64 = 1;
 
-/// A sum's key is its start and its series in one number: what is new is always added
-/// at the end of a table, so that a batch touches few pages and leaves them full.
+/// A sum's key is its start and its series in one number: new rows are always appended to a table,
+/// so that a batch touches few pages and leaves them full.
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS series (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
     CREATE TABLE IF NOT EXISTS event (
@@ -105,7 +105,7 @@ fn table(level: Level) -> &'static str {
     }
 }
 
-/// Room for the number of a series in a key.
+/// Bits for a series' number in a key.
 const SERIES_BITS: u32 = 16;
 
 fn key(start: i64, series: i64) -> i64 {
@@ -113,11 +113,11 @@ fn key(start: i64, series: i64) -> i64 {
 }
 
 impl Store {
-    /// Opens or makes the file, which never grows over `limit_bytes` (its log and
-    /// index beside it included).
+    /// Opens or creates the file, which never grows beyond `limit_bytes` (including its log and
+    /// index).
     ///
     /// # Errors
-    /// What SQLite says; [`StoreError::is_broken`] when the file is no database.
+    /// SQLite's error; [`StoreError::is_broken`] if the file isn't a database.
     pub fn open(file: &Path, limit_bytes: u64) -> Result<Store, StoreError> {
         let connection = Connection::open(file)?;
         connection.busy_timeout(BUSY)?;
@@ -127,8 +127,8 @@ impl Store {
             let error = io::Error::new(io::ErrorKind::InvalidData, what);
             return Err(StoreError::File { file: file.to_owned(), error });
         }
-        // NORMAL in WAL mode: what is written survives a kill at once, and a power cut
-        // from the next checkpoint on; it is consistent after either
+        // NORMAL in WAL mode: written data survives a kill at once, and a power cut from the next
+        // checkpoint on; it is consistent after either
         // (https://www.sqlite.org/pragma.html#pragma_synchronous).
         connection.execute_batch(
             "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = 0;
@@ -153,12 +153,12 @@ impl Store {
         Ok(store)
     }
 
-    /// Opens it to look, while another process may write it.
+    /// Opens it for reading, while another process may write it.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn open_to_read(file: &Path) -> Result<Store, StoreError> {
-        // With its log there the index beside it must be written even by a reader.
+        // If its log exists, even a reader must write the index beside it.
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(file, flags)?;
         connection.busy_timeout(BUSY)?;
@@ -172,7 +172,7 @@ impl Store {
     /// Adds sums of ten seconds, at all levels, and events: all of it or nothing.
     ///
     /// # Errors
-    /// What SQLite says, such as that the disk is full.
+    /// SQLite's error, such as that the disk is full.
     pub fn write(
         &mut self,
         rows: &[(i64, Series, Bucket)],
@@ -190,7 +190,7 @@ impl Store {
                     Some(id) => *id,
                     None => name.query_row([of.to_string()], |row| row.get(0))?,
                 };
-                // Names that come and go for years: none is told from another any more.
+                // After years of changing names, new ones can't be told apart any longer.
                 if id >= 1 << SERIES_BITS {
                     continue;
                 }
@@ -230,10 +230,10 @@ impl Store {
         self.checkpoint()
     }
 
-    /// Forgets what is too old, and more where the file comes near its limit.
+    /// Removes what is too old, and more if the file approaches its limit.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn prune(&mut self, now: i64) -> Result<(), StoreError> {
         for level in Level::WRITTEN {
             self.forget(level, level.start(now.saturating_sub(level.kept())))?;
@@ -242,17 +242,17 @@ impl Store {
             "DELETE FROM event WHERE id <= (SELECT max(id) FROM event) - ?1",
             [MOST_EVENTS],
         )?;
-        // The finest first: they are the most, and the coarser ones have their sums.
+        // The finest first: they are the most, and the coarser levels contain their sums.
         for level in Level::WRITTEN {
             while self.is_nearly_full()? && self.forget_a_tenth(level)? {}
         }
         self.checkpoint()
     }
 
-    /// Sums of a series at a level that begin from one moment until before another.
+    /// Sums of a series at a level that begin from `from` until before `to`.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn read(
         &self,
         series: &Series,
@@ -273,10 +273,11 @@ impl Store {
         Ok(found.collect::<Result<_, _>>()?)
     }
 
-    /// The newest events, newest first; `before` leaves out what is as new as that (Unix seconds).
+    /// The newest events, newest first; only those earlier than `before` (Unix seconds) if it is
+    /// given.
     ///
     /// # Errors
-    /// What SQLite says.
+    /// SQLite's error.
     pub fn events(&self, before: Option<i64>, most: usize) -> Result<Vec<Event>, StoreError> {
         let mut rows = self.connection.prepare_cached(
             "SELECT unix, kind, severity, subject, text FROM event
@@ -285,24 +286,24 @@ impl Store {
         let before = before.unwrap_or(i64::MAX);
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let found = rows.query_map(params![before, most], event)?;
-        // Of kinds that a newer program wrote nothing is known here.
+        // Kinds written by a newer program are unknown here.
         Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
     }
 
-    /// All series there are.
+    /// All series in the file.
     pub fn series(&self) -> Vec<Series> {
         let mut all: Vec<Series> = self.series.keys().cloned().collect();
         all.sort();
         all
     }
 
-    /// Bytes written to the disk since it was opened: pages of the log, and of the
-    /// file when they were taken over.
+    /// Bytes written to the disk since it was opened: pages of the log, and pages of the file at
+    /// checkpoints.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes
     }
 
-    /// Takes the log over into the file, so that it begins anew and stays short.
+    /// Copies the log into the file, so that it starts over and stays short.
     fn checkpoint(&mut self) -> Result<(), StoreError> {
         let (frames, moved): (i64, i64) =
             self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |row| {
@@ -319,11 +320,11 @@ impl Store {
         };
         let used = number("PRAGMA page_count")?.saturating_sub(number("PRAGMA freelist_count")?);
         let most = (self.limit_bytes as f64 * FILE_SHARE) as u64;
-        // A day's sums of ten seconds and the tree above them find room in the rest.
+        // A day's sums of ten seconds and the tree above them fit into the rest.
         Ok(used * PAGE > most / 10 * 9)
     }
 
-    /// The oldest; false when there is nothing left.
+    /// Removes the oldest tenth; returns `false` if there is nothing left.
     fn forget_a_tenth(&mut self, level: Level) -> Result<bool, StoreError> {
         let ends = format!("SELECT min(key), max(key) FROM {}", table(level));
         let ends: (Option<i64>, Option<i64>) =
@@ -333,7 +334,7 @@ impl Store {
         self.forget(level, first + ((last - first) / 10).max(level.width()))
     }
 
-    /// What began before; false when that is nothing.
+    /// Removes what began before; returns `false` if there is nothing.
     fn forget(&mut self, level: Level, before: i64) -> Result<bool, StoreError> {
         let delete = format!("DELETE FROM {} WHERE key < ?1", table(level));
         Ok(self.connection.execute(&delete, [key(before.max(0), 0)])? > 0)
@@ -484,7 +485,7 @@ mod tests {
         let worst = hourly.iter().max().unwrap();
         println!("at most {worst} bytes an hour");
         assert!(*worst < 1 << 20, "{worst} bytes in an hour");
-        // After a day the finest level doesn't grow any more.
+        // After a day the finest level stops growing.
         let rows = store.read(&series[0], Level::TenSeconds, 0, i64::MAX).unwrap().len();
         assert!((8640..8640 + 361).contains(&rows), "{rows}");
     }

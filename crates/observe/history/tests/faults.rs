@@ -1,5 +1,5 @@
-//! The process is killed in the middle of a write, the disk is full, the file is
-//! broken: what was written stays, and it goes on.
+//! The process is killed during a write, the disk is full, the file is damaged: what was written
+//! survives, and recording continues.
 
 use braid_history::{Event, EventKind, Level, Recorder, Sample, Series, Settings, Severity, Store};
 use std::path::Path;
@@ -41,7 +41,7 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Runs a test of this program, which is ignored otherwise, as a process of its own.
+/// Runs an otherwise ignored test of this program in a process of its own.
 fn child(name: &str, folder: &Path, wrapped: &[&str]) -> Command {
     let program = std::env::current_exe().unwrap();
     let mut command = match wrapped {
@@ -181,7 +181,7 @@ fn a_broken_file_is_put_aside_and_a_new_one_begins() {
 fn who_gives_samples_never_waits_and_losses_are_counted() {
     let folder = tempfile::tempdir().unwrap();
     let (recorder, keeping) = Recorder::new(settings(&folder.path().join("history.db")));
-    // Nobody takes them.
+    // Nobody takes the samples.
     for second in 0..1000 {
         recorder.samples(START + second, vec![(Series::Tunnel, sample())]);
     }

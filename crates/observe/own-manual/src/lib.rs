@@ -1,5 +1,5 @@
-//! Braid's own manual: the site that `braid manual` makes of `docs/`, made when the program is
-//! built, kept packed. To serve a file costs a look-up; nothing is made or unpacked for it.
+//! Braid's own manual: the site that `braid manual` makes from `docs/`, generated when the program
+//! is built and kept compressed. Serving a file costs only a look-up.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::ops::Range;
 
 /// All files, one gzip member each.
 static PACK: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/pack"));
-/// Where in it each is, by their addresses in order.
+/// Each file's range in it, sorted by address.
 static TABLE: &[(&str, Range<usize>)] = include!(concat!(env!("OUT_DIR"), "/table.rs"));
 
 /// A file of the site.
@@ -34,18 +34,18 @@ pub fn paths() -> impl Iterator<Item = &'static str> {
     TABLE.iter().map(|(path, _)| *path)
 }
 
-/// What the program is larger by, bytes.
+/// How much the manual adds to the program, bytes.
 #[must_use]
 pub fn size() -> usize {
     PACK.len()
 }
 
 impl File {
-    /// For who takes no gzip.
+    /// The content for clients that don't accept gzip.
     #[must_use]
     pub fn unpacked(&self) -> Vec<u8> {
         let mut content = Vec::new();
-        // It was packed when this was built, into memory: it can't be cut off or damaged.
+        // It was packed at build time and is read from memory: it can't be truncated or damaged.
         let _ = GzDecoder::new(self.packed).read_to_end(&mut content);
         content
     }

@@ -1,6 +1,6 @@
 //! One request and its answer: who asks, whether they may, and what they get.
 
-// An answer instead of what was asked for is given once a request.
+// Happens at most once per request.
 #![allow(clippy::result_large_err)]
 
 mod homes;
@@ -29,19 +29,19 @@ use std::time::{Duration, Instant};
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Client {
-    /// Somebody who may open the socket's file.
+    /// A user who may open the socket's file.
     Unix,
     /// Somebody at this address.
     Tcp(IpAddr),
 }
 
-/// No form of ours is longer.
+/// Maximum size of a form.
 const FORM_BYTES: usize = 16 * 1024;
 const FORM_WITHIN: Duration = Duration::from_secs(10);
-/// Nothing that Braid names is longer; of what is longer nothing is shown.
+/// Maximum length of a name; longer ones are unknown.
 const NAME_BYTES: usize = 200;
 
-/// No script but ours, no style but ours, nothing from elsewhere, in nobody's frame.
+/// Only our scripts and styles, nothing from elsewhere, and no embedding in frames.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; \
                       frame-ancestors 'none'";
@@ -61,7 +61,7 @@ pub async fn answer(page: Arc<Page>, client: Client, request: Request<Incoming>)
         Ok(response) | Err(response) => response,
     };
     for (name, value) in HEADERS {
-        // What isn't ours has a stricter policy already.
+        // Foreign content already has a stricter policy.
         if let Entry::Vacant(entry) = response.headers_mut().entry(*name) {
             entry.insert(HeaderValue::from_static(value));
         }
@@ -74,7 +74,7 @@ pub async fn answer(page: Arc<Page>, client: Client, request: Request<Incoming>)
     response
 }
 
-/// An answer in the middle of things.
+/// An answer, or an early one that ends processing.
 type Outcome = Result<Response<Body>, Response<Body>>;
 
 async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> Outcome {
@@ -112,19 +112,19 @@ async fn route(page: Arc<Page>, client: Client, request: Request<Incoming>) -> O
     }
 }
 
-/// What pages consist of, for everybody.
+/// Static parts of pages, for everybody.
 fn asset_of(name: &str) -> Option<Response<Body>> {
     match name {
         "style.css" => Some(asset(view::STYLE, "text/css")),
         "page.js" => Some(asset(view::SCRIPT, "text/javascript")),
         "favicon.svg" => Some(asset(view::ICON, "image/svg+xml")),
-        // Asked for by browsers where a page, as the manual's, names none.
+        // Browsers request it on pages without an icon, such as the manual's.
         "favicon.ico" => Some(to("/favicon.svg")),
         _ => None,
     }
 }
 
-/// What somebody may look at who is known.
+/// Answers a `GET` of a user who is logged in.
 async fn get(
     page: Arc<Page>,
     who: &Who,
@@ -141,7 +141,7 @@ async fn get(
             Ok(show(page, who.viewer(), all_decoded(parts), query).await)
         }
         ["reports", "page"] => Ok(reports::page(page, query).await),
-        // Who may look at the host may not therefore read everybody's files.
+        // Being allowed to look at the host doesn't include reading everybody's files.
         ["snapshots", what, ..] => {
             who.must_be_admin(&page, "To browse a snapshot, log in as admin.")?;
             Ok(snapshots::show(page, who.viewer(), what, query).await)
@@ -150,7 +150,7 @@ async fn get(
     }
 }
 
-/// What somebody may do who is known.
+/// Answers a `POST` of a user who is logged in.
 async fn post(
     page: Arc<Page>,
     who: &Who,
@@ -197,7 +197,7 @@ async fn post(
     })
 }
 
-/// News of a page while it is open.
+/// Live updates of an open page.
 fn watch(page: Arc<Page>, who: &Who, query: &Form) -> Outcome {
     let (token, subject) = (who.session.clone(), Subject::parse(query));
     if subject == Subject::Traffic {
@@ -214,8 +214,8 @@ fn watch(page: Arc<Page>, who: &Who, query: &Form) -> Outcome {
     }
 }
 
-/// `braid ui login`, at the socket of a page without a tunnel, as at a tunnel's control socket.
-/// What a browser sends, over a socket that was forwarded, says where it comes from.
+/// Whether this is `braid ui login`, at the socket of a page without a tunnel, like at a tunnel's
+/// control socket. A browser, even over a forwarded socket, sends where its request comes from.
 fn is_order_of_a_link(client: Client, request: &Request<Incoming>) -> bool {
     let from_browser = request.headers().contains_key(header::ORIGIN)
         || request.headers().contains_key("sec-fetch-site");
@@ -240,7 +240,8 @@ async fn order_of_a_link(page: &Page, request: Request<Incoming>) -> Outcome {
     Ok(response)
 }
 
-/// By what name; refuses what may be DNS rebinding, and changes that another page sends.
+/// The host name that was asked for; refuses possible DNS rebinding, and changes sent by other
+/// sites' pages.
 fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<Body>> {
     let only = |name: HeaderName| {
         let mut values = request.headers().get_all(name).iter();
@@ -257,7 +258,7 @@ fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<
              hosts",
         ));
     };
-    // In the form that only proxies use the host is another.
+    // In the form that only proxies use, the host may be another.
     if request.uri().authority().is_some_and(|authority| authority.as_str() != header) {
         return Err(refuse("the request's address and its Host header differ"));
     }
@@ -280,14 +281,14 @@ fn asked_for(page: &Page, request: &Request<Incoming>) -> Result<Host, Response<
 /// Who asks.
 struct Who {
     role: UiRole,
-    /// Others can read on the way what is sent.
+    /// Whether the connection can be overheard.
     is_overheard: bool,
     session: Option<Token>,
-    /// What forms have that may change something.
+    /// The token for forms that change something.
     form_token: Option<Token>,
 }
 
-/// Who asks; none who must log in first.
+/// Who asks; `None` if they must log in first.
 fn who(page: &Page, client: Client, asked_for: Host, headers: &HeaderMap) -> Option<Who> {
     let cookie = cookie_of(headers, &page.cookie());
     let session = cookie.and_then(|token| {
@@ -299,7 +300,7 @@ fn who(page: &Page, client: Client, asked_for: Host, headers: &HeaderMap) -> Opt
     let is_passed_on = is_passed_on.iter().any(|name| headers.contains_key(*name));
     let at_least = match client {
         Client::Unix => Some(UiRole::Admin),
-        // A proxy on this host speaks for anybody.
+        // A proxy on this host may speak for anybody.
         Client::Tcp(from) if from.is_loopback() && asked_for == Host::Loopback && !is_passed_on => {
             Some(UiRole::Reader)
         }
@@ -311,7 +312,7 @@ fn who(page: &Page, client: Client, asked_for: Host, headers: &HeaderMap) -> Opt
         Client::Tcp(_) => session.as_ref().map(|(_, session)| session.form_token.clone()),
     };
     let is_overheard = match client {
-        // What a proxy does on its other side isn't known here.
+        // How a proxy is reached isn't known here.
         Client::Unix => false,
         Client::Tcp(from) => !from.is_loopback() && !page.settings.tls,
     };
@@ -325,7 +326,7 @@ impl Who {
         Viewer { role, form_token: self.form_token.clone(), logged_in, is_overheard }
     }
 
-    /// A form that is not from a page of ours is refused.
+    /// Refuses a form that isn't from one of our pages.
     fn check_form(&self, form: &Form) -> Result<(), Response<Body>> {
         let sent = form.get("form").and_then(Token::parse);
         match sent.is_some() && sent == self.form_token {
@@ -334,7 +335,7 @@ impl Who {
         }
     }
 
-    /// A form of a page of ours, sent by an admin.
+    /// Reads a form from one of our pages, sent by an admin.
     async fn admins_form(
         &self,
         page: &Page,
@@ -347,7 +348,7 @@ impl Who {
         Ok(form)
     }
 
-    /// Who talks to whom isn't anybody's business who has an account on this host.
+    /// Having an account on this host doesn't entitle to see who talks to whom.
     fn must_be_known(&self, page: &Page) -> Result<(), Response<Body>> {
         if self.form_token.is_some() {
             return Ok(());
@@ -365,7 +366,7 @@ impl Who {
 }
 
 impl Doors {
-    /// Who was logged in by a password that was changed since is so no more.
+    /// Ends sessions that were started with a password that has since changed.
     fn forget_sessions_of_old_passwords(&mut self, page: &Page) {
         let written = password::written(&page.settings.password_file);
         if self.passwords_written.is_some() && written != self.passwords_written {
@@ -434,7 +435,7 @@ fn begin_session(page: &Page, doors: &mut Doors, role: UiRole) -> Response<Body>
     response
 }
 
-/// Neither scripts nor other sites' pages have it.
+/// Neither scripts nor other sites' pages can read it.
 fn set_cookie(page: &Page, token: &Token) -> HeaderValue {
     let (name, token) = (page.cookie(), token.as_str());
     let secure = if page.settings.tls { "; Secure" } else { "" };
@@ -449,7 +450,7 @@ fn cookie_of(headers: &HeaderMap, name: &str) -> Option<Token> {
     pairs.find(|(known, _)| *known == name).and_then(|(_, token)| Token::parse(token))
 }
 
-/// A page, rendered where it may wait for history.
+/// A page, rendered on a thread that may wait for history.
 async fn show(page: Arc<Page>, viewer: Viewer, parts: Vec<String>, query: Form) -> Response<Body> {
     let render = move || {
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -542,7 +543,7 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Response<Body>> {
     }
 }
 
-/// A part of a path; what is no text of ours becomes a name that nothing has.
+/// Decodes a part of a path; invalid text becomes a name that nothing has.
 fn decoded(part: &str) -> String {
     let text = percent_decode_str(part).decode_utf8_lossy();
     if text.len() > NAME_BYTES { String::new() } else { text.into_owned() }
@@ -566,14 +567,14 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
     response
 }
 
-/// After it nothing more is read of the connection.
+/// After this answer the connection is closed.
 fn closing(status: StatusCode, text: &'static str) -> Response<Body> {
     let mut response = plain(status, text);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 
-/// Its address has a hash of it, so it never changes.
+/// Its address contains a hash of it, so it never changes.
 fn asset(text: &'static str, kind: &'static str) -> Response<Body> {
     let mut response = respond(StatusCode::OK, text.into());
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -1,4 +1,4 @@
-//! What answers are made of.
+//! Bodies of answers.
 
 use http_body_util::combinators::UnsyncBoxBody;
 use hyper::body::Bytes;

@@ -1,16 +1,16 @@
-//! Forms and queries: their fields, and what they ask for.
+//! Forms and queries: their fields, and what they request.
 
 use crate::homes::NewHome;
 use braid_control::config::LinkChange;
 use braid_units::{ByteSize, Rate};
 use std::collections::BTreeMap;
 
-/// Fields of a form or a query; the first of a name counts.
+/// Fields of a form or a query; the first with a name counts.
 #[derive(Clone, Debug, Default)]
 pub struct Form(BTreeMap<String, String>);
 
 impl Form {
-    /// As browsers write them (WHATWG URL, application/x-www-form-urlencoded).
+    /// Parses them as browsers write them (WHATWG URL, application/x-www-form-urlencoded).
     pub fn parse(bytes: &[u8]) -> Form {
         let mut fields = BTreeMap::new();
         for (name, value) in form_urlencoded::parse(bytes) {
@@ -25,11 +25,11 @@ impl Form {
     }
 }
 
-/// What a link's form asks for. A form may come from anybody who makes a browser open an address,
-/// and is shown as a command to be typed.
+/// The change that a link's form requests. A form may come from anybody who makes a browser open an
+/// address; it is shown as a command to type.
 ///
 /// # Errors
-/// Which field is wrong, and how it would be right; a sentence.
+/// A sentence that says which field is wrong, and how to write it.
 pub fn link_change(form: &Form) -> Result<LinkChange, String> {
     let quantity = |key, what: &str, is_one: fn(&str) -> bool, example: &str| {
         let Some(text) = form.get(key) else { return Ok(None) };
@@ -107,7 +107,7 @@ mod tests {
     }
 
     proptest! {
-        /// It stands in a command that a person copies.
+        /// It appears in a command that people copy.
         #[test]
         fn what_is_taken_means_nothing_to_a_shell(text in ".{0,20}", number in "[0-9]{1,3}") {
             for text in [text.clone(), format!("{number}{text}"), format!("{number}Mbit{text}")] {

@@ -1,18 +1,17 @@
-//! Who is connected, and who has to go when there are too many: those who hold a place without
-//! asking for anything, the longest first. So whoever opens connections and leaves it at that keeps
-//! out nobody but himself.
+//! Who is connected, and who has to go if there are too many: connections that request nothing,
+//! longest first. So whoever only opens connections keeps out nobody but themselves.
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tokio::sync::Notify;
 
-/// Connections at a time.
+/// Maximum number of connections.
 const MOST: usize = 256;
-/// Of one client that isn't this host.
+/// Maximum number of connections of one client, except this host.
 const MOST_OF_ONE: usize = 64;
 
-/// The connections that there are.
+/// The current connections.
 #[derive(Clone, Default)]
 pub struct Guests(Arc<Mutex<Vec<Entry>>>);
 
@@ -22,7 +21,7 @@ struct Entry {
 }
 
 struct State {
-    /// How many of its requests are answered just now, and since when none was.
+    /// How many of its requests are being answered, and since when none is.
     answered: Mutex<(usize, Instant)>,
     leave: Notify,
 }
@@ -37,7 +36,7 @@ pub struct Guest {
 pub struct Asking(Arc<State>);
 
 impl Guests {
-    /// Lets a client in, if need be in place of one that asks for nothing.
+    /// Admits a client, if necessary in place of one that requests nothing.
     pub fn enter(&self, client: IpAddr) -> Option<Guest> {
         let (network, most) = match client.is_loopback() {
             true => (network(client), MOST),
@@ -61,7 +60,7 @@ impl Guests {
     }
 }
 
-/// What one customer of a provider has.
+/// The network that a provider assigns to one customer.
 fn network(client: IpAddr) -> u128 {
     match client.to_canonical() {
         IpAddr::V4(ip) => u128::from(ip.to_bits()),
@@ -70,14 +69,14 @@ fn network(client: IpAddr) -> u128 {
     }
 }
 
-/// The client with most connections, of those that have one which asks for nothing.
+/// The client with the most connections, among those that have an idle one.
 fn fullest(entries: &[Entry]) -> Option<u128> {
     let waiting = entries.iter().filter(|entry| entry.guest.waits().is_some());
     let count = |client| entries.iter().filter(|entry| entry.client == client).count();
     waiting.map(|entry| entry.client).max_by_key(|client| count(*client))
 }
 
-/// Of this client's connections the one that has waited longest, if one does.
+/// Disconnects this client's longest idle connection, if there is one.
 fn send_away(entries: &mut Vec<Entry>, client: u128) -> Option<()> {
     let own = entries.iter().enumerate().filter(|(_, entry)| entry.client == client);
     let waiting = own.filter_map(|(place, entry)| Some((entry.guest.waits()?, place)));
@@ -87,13 +86,13 @@ fn send_away(entries: &mut Vec<Entry>, client: u128) -> Option<()> {
 }
 
 impl Guest {
-    /// It is answered from now on.
+    /// Marks the start of a request.
     pub fn asks(&self) -> Asking {
         self.state.answered().0 += 1;
         Asking(self.state.clone())
     }
 
-    /// Comes true when it has to go.
+    /// Resolves when the connection must end.
     pub async fn is_sent_away(&self) {
         self.state.leave.notified().await;
     }
@@ -113,7 +112,7 @@ impl Drop for Asking {
 }
 
 impl State {
-    /// Since when it has asked for nothing; none while it is answered.
+    /// Since when it has been idle; `None` while a request is being answered.
     fn waits(&self) -> Option<Instant> {
         let (requests, since) = *self.answered();
         (requests == 0).then_some(since)
@@ -143,13 +142,13 @@ mod tests {
             (0..MOST_OF_ONE).map(|_| guests.enter(at("2001:db8::1")).unwrap()).collect();
         let asking = held[0].asks();
         let other = guests.enter(at("192.0.2.1")).unwrap();
-        // Another address of the same network is the same client.
+        // Another address in the same network is the same client.
         let next = guests.enter(at("2001:db8::2")).unwrap();
         let sent_away: Vec<usize> = (0..MOST_OF_ONE).filter(|n| is_sent_away(&held[*n])).collect();
         assert_eq!(sent_away, [1], "neither who is answered nor others");
         assert!(!is_sent_away(&other) && !is_sent_away(&next));
         drop(asking);
-        // It waits since just now: others have waited longer.
+        // It has only just become idle: others have waited longer.
         let _another = guests.enter(at("2001:db8::1")).unwrap();
         assert!(is_sent_away(&held[2]) && !is_sent_away(&held[0]));
     }
@@ -160,7 +159,7 @@ mod tests {
         let mut held = vec![guests.enter(at("192.0.2.1")).unwrap()];
         held.extend((1..MOST).map(|_| guests.enter(at("127.0.0.1")).unwrap()));
         let asking: Vec<Asking> = held[1..].iter().map(Guest::asks).collect();
-        // Only one waits, and it is the only one of its client: it gives way all the same.
+        // Only one is idle, and it is its client's only one: it has to go all the same.
         let _next = guests.enter(at("192.0.2.7")).unwrap();
         assert!(is_sent_away(&held[0]));
         drop(asking);

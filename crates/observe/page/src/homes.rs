@@ -1,11 +1,11 @@
-//! Homes of a concentrator: who may come in, and who may no more.
+//! Homes of a concentrator: who may join, and who no longer.
 
 use braid_control::request::Refusal;
 
 /// What the page shows of a concentrator's homes, and changes in its config. Its methods may
 /// block for a moment.
 pub trait Homes: Send + Sync {
-    /// All that the config has.
+    /// All homes in the config.
     fn all(&self) -> Vec<HomeLine>;
 
     /// What adding a home would do.
@@ -14,28 +14,28 @@ pub trait Homes: Send + Sync {
     /// Why it can't be added.
     fn plan(&self, wish: &NewHome) -> Result<HomePlan, Refusal>;
 
-    /// Adds a home, and gives the line that lets it in.
+    /// Adds a home; returns the join line that lets it in.
     ///
     /// # Errors
-    /// Why it isn't added.
+    /// Why it can't be added.
     fn add(&self, wish: &NewHome) -> Result<OnceShown, Refusal>;
 
-    /// Gives a home another line; the router that it has is shut out.
+    /// Gives a home a new line; its current router is shut out.
     ///
     /// # Errors
-    /// Why the one before still counts.
+    /// Why the previous one remains valid.
     fn renew(&self, name: &str, valid: &str) -> Result<OnceShown, Refusal>;
 
     /// Revokes the line of a home that has yet to join.
     ///
     /// # Errors
-    /// Why it still counts; that it has joined meanwhile is one.
+    /// Why it remains valid, for instance because the home has joined meanwhile.
     fn revoke(&self, name: &str) -> Result<(), Refusal>;
 
     /// Shuts a home out.
     ///
     /// # Errors
-    /// Why it isn't.
+    /// Why that isn't possible.
     fn remove(&self, name: &str) -> Result<(), Refusal>;
 }
 
@@ -46,33 +46,33 @@ pub struct HomeLine {
     pub name: String,
     /// Its inner addresses.
     pub addresses: Vec<String>,
-    /// Whether it is in.
+    /// Whether it has joined.
     pub joined: Joined,
-    /// When it was connected last, Unix seconds, as far as history goes back.
+    /// When it was last connected, Unix seconds, as far as history goes back.
     pub last_seen_unix: Option<i64>,
 }
 
-/// Whether a home is in.
+/// Whether a home has joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joined {
-    /// Its line lets it in until then, Unix seconds.
+    /// Its line is valid until then, Unix seconds.
     Invited(i64),
-    /// Its line was not used until then, Unix seconds.
+    /// Its line expired unused then, Unix seconds.
     Expired(i64),
-    /// Yes.
+    /// It has joined.
     Joined,
 }
 
-/// A home to be added; texts as `braid concentrator add-home` takes them.
+/// A home to add; texts as for `braid concentrator add-home`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NewHome {
     /// Its name.
     pub name: String,
     /// How long its line is valid.
     pub valid: String,
-    /// Where homes reach this host; empty: as given to `init`.
+    /// Where homes reach this host; if empty, as given to `init`.
     pub endpoints: Vec<String>,
-    /// Its inner addresses; empty: the next free ones.
+    /// Its inner addresses; if empty, the next free ones.
     pub addresses: Vec<String>,
 }
 
@@ -81,38 +81,38 @@ pub struct NewHome {
 pub struct HomePlan {
     /// The inner addresses that it would get.
     pub addresses: Vec<String>,
-    /// Where it would find this host.
+    /// Where it would reach this host.
     pub endpoints: Vec<String>,
     /// The config that would be changed.
     pub file: String,
-    /// Why the daemon couldn't change it, if so.
+    /// Why the daemon can't change it, if so.
     pub trouble: Option<String>,
 }
 
-/// A join line, on its way to the one who asked for it: whoever has it is let in.
+/// A join line, on its way to whoever requested it; anybody who has it can join.
 #[derive(Clone)]
 pub struct OnceShown {
     /// The line.
     pub line: String,
-    /// Until when it is valid, Unix seconds.
+    /// When it expires, Unix seconds.
     pub until_unix: i64,
     /// What went wrong besides.
     pub trouble: Option<String>,
 }
 
-/// What is asked for a home that the config has.
+/// A request about a home in the config.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Another line.
+    /// Give it a new line.
     Renew,
-    /// Its line lets nobody in any more.
+    /// Invalidate its line.
     Revoke,
-    /// It is shut out.
+    /// Shut it out.
     Remove,
 }
 
 impl Order {
-    /// As the last part of its address.
+    /// Parses the last part of its address.
     pub fn parse(text: &str) -> Option<Order> {
         match text {
             "renew" => Some(Order::Renew),

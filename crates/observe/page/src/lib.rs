@@ -1,9 +1,9 @@
-//! The page that browsers see: rendered here, kept up to date by server-sent events and
-//! a small script, with nothing from anywhere else.
+//! The page for browsers: rendered here, kept up to date by server-sent events and a small script,
+//! without anything from elsewhere.
 //!
-//! What comes from the network is hostile: connections, headers, bodies and time are
-//! bounded ([`server`]), names are checked against DNS rebinding, changes against forgery
-//! (`answer`), and whoever is not on this host logs in ([`access`]).
+//! Network input is hostile: connections, headers, bodies and time are bounded ([`server`]), names
+//! are checked against DNS rebinding, changes against forgery (`answer`), and whoever isn't on this
+//! host must log in ([`access`]).
 
 #![forbid(unsafe_code)]
 
@@ -34,53 +34,53 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-/// The page of one tunnel, or of the pools alone.
+/// The page of one tunnel, or of pools alone.
 pub struct Page {
     shown: Arc<dyn Shown>,
     settings: Settings,
     doors: Mutex<Doors>,
-    /// What forms have that come by the Unix socket, which needs no login.
+    /// The token of forms sent over the Unix socket, which needs no login.
     socket_form_token: Token,
     live: live::Live,
 }
 
-/// Who comes in, and how.
+/// Logins and sessions.
 #[derive(Default)]
 struct Doors {
     sessions: Sessions,
     one_time: OneTime,
     attempts: Attempts,
-    /// Of the file with passwords, when somebody logged in last.
+    /// The password file's modification time at the last login.
     passwords_written: Option<SystemTime>,
 }
 
 /// How the page is served.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Of the tunnel, or `pools`: so that two pages of one host have cookies of their own.
+    /// The tunnel's name, or `pools`, so that two pages on one host have separate cookies.
     pub name: String,
-    /// Names by which browsers may ask, in lower case.
+    /// Host names that browsers may use, in lower case.
     pub hosts: Vec<String>,
-    /// The passwords' hashes.
+    /// The file with the passwords' hashes.
     pub password_file: PathBuf,
-    /// Where browsers find it.
+    /// The address for browsers.
     pub at: Option<SocketAddr>,
-    /// They come by TLS.
+    /// Whether it is served by TLS.
     pub tls: bool,
-    /// The command, run on this host, that makes a link which logs one in.
+    /// The command, to be run on this host, that creates a login link.
     pub login_command: String,
-    /// SHA-256 of a certificate that nobody else vouches for.
+    /// SHA-256 of the certificate, if it is self-signed.
     pub fingerprint: Option<String>,
 }
 
 impl Page {
-    /// Shows this.
+    /// A page that shows this.
     pub fn new(shown: Arc<dyn Shown>, settings: Settings) -> Arc<Page> {
         let (doors, live) = (Mutex::default(), live::Live::default());
         Arc::new(Page { shown, settings, doors, socket_form_token: Token::random(), live })
     }
 
-    /// An address at which whoever opens it first is logged in.
+    /// A single-use address that logs in whoever opens it.
     pub fn login_link(&self, role: UiRole, at: SocketAddr) -> LoginLink {
         let token = self.doors().one_time.issue(role, Instant::now());
         let page = self.address(at);
@@ -89,7 +89,7 @@ impl Page {
         LoginLink { url, page, valid_s: VALID.as_secs(), certificate }
     }
 
-    /// The address that browsers are given.
+    /// The page's address for browsers.
     pub fn address(&self, at: SocketAddr) -> String {
         let host = match self.settings.hosts.first() {
             Some(name) if !at.ip().is_loopback() => format!("{name}:{}", at.port()),
@@ -104,7 +104,7 @@ impl Page {
         self.doors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A cookie's name: cookies don't know of ports.
+    /// The cookie's name; it must be unique per host, as cookies ignore ports.
     fn cookie(&self) -> String {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = self.settings.name.chars().map(plain).collect();

@@ -1,5 +1,5 @@
-//! What changes while somebody looks: rendered once a second for all who look at the
-//! same, and sent to each as server-sent events (WHATWG HTML, section 9.2).
+//! Live updates: rendered once a second for everybody who is watching the same, and sent to each as
+//! server-sent events (WHATWG HTML, section 9.2).
 
 use crate::Page;
 use crate::access::Token;
@@ -14,33 +14,33 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Who looks, by what they look at.
+/// The watchers, by what they watch.
 #[derive(Default)]
 pub struct Live {
     subjects: Mutex<BTreeMap<Subject, watch::Sender<Bytes>>>,
     open: Arc<AtomicUsize>,
 }
 
-/// What became of the wish to look.
+/// The outcome of a request to watch.
 pub enum Watching {
-    /// It is being sent.
+    /// Updates are being sent.
     Begun(Body),
     /// There are too many already.
     TooMany,
 }
 
-/// Pages that are open at once.
+/// Maximum number of watched pages.
 const MOST: usize = 100;
 const EVERY: Duration = Duration::from_secs(1);
-/// A browser comes back by itself after that: who isn't there any more is found out.
+/// Maximum duration of a stream. Browsers reconnect by themselves, so this finds out who is gone.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Who doesn't take a second's news in this time is gone.
+/// A client that doesn't take an update within this time is gone.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// After how long a browser tries again, ms.
+/// How long a browser waits before it reconnects, ms.
 const RETRY: &str = "retry: 1000\n\n";
 
 impl Live {
-    /// Begins to send what changes on the page, for as long as the session lasts.
+    /// Starts sending the page's updates, for as long as the session lasts.
     pub fn watch(&self, page: Arc<Page>, subject: Subject, session: Option<Token>) -> Watching {
         let counted = Counted::enter(&self.open);
         let Some(counted) = counted else { return Watching::TooMany };
@@ -49,7 +49,7 @@ impl Live {
             let sender = subjects.entry(subject).or_insert_with(|| watch::channel(Bytes::new()).0);
             sender.subscribe()
         };
-        // The first comes with the next second.
+        // The first update comes with the next second.
         news.mark_unchanged();
         let (mut sender, body) = Channel::<Bytes, std::convert::Infallible>::new(1);
         tokio::spawn(async move {
@@ -73,7 +73,7 @@ impl Live {
 }
 
 impl Page {
-    /// Renders once a second what somebody looks at. Never ends.
+    /// Renders everything that is watched, once a second. Never ends.
     pub(crate) async fn keep_live(self: Arc<Self>) {
         let mut ticks = tokio::time::interval(EVERY);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -100,7 +100,7 @@ impl Page {
     }
 }
 
-/// One of those who look, until dropped.
+/// A watcher's place, until dropped.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {

@@ -1,21 +1,21 @@
-//! Braid's own manual below `/manual/`: files of the program, packed as browsers take them.
+//! Braid's own manual below `/manual/`: files in the program, compressed as browsers accept them.
 
 use braid_own_manual::{File, file};
 use hyper::body::Bytes;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// What is given of it.
+/// The answer to a request for it.
 pub enum Given {
     /// The address of its first page.
     At(&'static str),
-    /// What the browser has is as it was.
+    /// The browser's copy is up to date.
     Same,
-    /// A file, and the headers that belong to it.
+    /// A file and its headers.
     File(Bytes, Vec<(HeaderName, HeaderValue)>),
 }
 
-/// The file with these parts as its address; none if there is no such file.
+/// The file at this path; `None` if there is none.
 pub fn given(parts: &[String], asked: &HeaderMap) -> Option<Given> {
     let path = parts.join("/");
     if parts.is_empty() {
@@ -33,7 +33,7 @@ pub fn given(parts: &[String], asked: &HeaderMap) -> Option<Given> {
     let text = |text: &str| HeaderValue::try_from(text).ok();
     let mut headers = vec![
         (header::CONTENT_TYPE, text(file.kind)),
-        // Kept, but asked for anew each time: an upgrade changes it.
+        // Cached but revalidated each time, since an upgrade changes it.
         (header::CACHE_CONTROL, text("private, no-cache")),
         (header::ETAG, text(&tag)),
         (header::VARY, text("accept-encoding")),
@@ -49,7 +49,7 @@ pub fn given(parts: &[String], asked: &HeaderMap) -> Option<Given> {
     Some(Given::File(content, headers.collect()))
 }
 
-/// Weak: packed and unpacked are the same file.
+/// A weak tag: compressed or not, it is the same file.
 fn tag(file: File) -> String {
     let mut hasher = DefaultHasher::new();
     file.packed.hash(&mut hasher);

@@ -1,5 +1,4 @@
-//! How the pools of disks were when somebody who may ask disks looked last: the daemon
-//! may not.
+//! The state of the pools at the last look of a process that may query disks; the daemon may not.
 
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -29,20 +28,20 @@ pub struct PoolLine {
     pub state: String,
     /// How many disks it should have.
     pub disks: usize,
-    /// How many of those are not there.
+    /// How many of those are missing.
     pub lacking: usize,
     /// Room for data.
     pub size_bytes: Option<u64>,
     /// What is stored.
     pub used_bytes: Option<u64>,
-    /// Where it is mounted first.
+    /// Its first mount point.
     pub mounted_at: Option<String>,
-    /// What runs: `scrub`.
+    /// The running job, such as `scrub`.
     pub activity: Option<String>,
-    /// How much of it is done, 0 to 1.
+    /// The job's finished share, 0 to 1.
     #[serde(default)]
     pub done: Option<f64>,
-    /// How long it will still take, seconds.
+    /// The job's remaining time, seconds.
     #[serde(default)]
     pub left_s: Option<u64>,
     /// What it survives, in words.
@@ -55,17 +54,17 @@ pub struct PoolLine {
 pub struct DiskLine {
     /// `/dev/sda`.
     pub path: String,
-    /// Maker's name.
+    /// The model, as the disk reports it.
     pub model: Option<String>,
-    /// Maker's number.
+    /// The serial number.
     pub serial: Option<String>,
     /// Its size.
     pub size_bytes: u64,
     /// `hdd`, `ssd`, `nvme` …
     pub kind: String,
-    /// What it says of itself, in words.
+    /// The health that it reports, in words.
     pub health: String,
-    /// Degrees Celsius, by itself.
+    /// The temperature that it reports, °C.
     #[serde(default)]
     pub temperature_c: Option<i16>,
 }
@@ -75,22 +74,22 @@ pub struct DiskLine {
 pub struct FindingLine {
     /// `note`, `attention`, `danger`, `lost`.
     pub severity: String,
-    /// Of which pool.
+    /// The pool.
     pub pool: Option<String>,
-    /// What.
+    /// What is wrong.
     pub what: String,
-    /// The command that mends it.
+    /// The command that fixes it.
     pub mend: String,
 }
 
-/// More than any host's pools need.
+/// Maximum size of the file; more than any host's pools need.
 const MOST: u64 = 4 << 20;
 
 impl PoolsLook {
-    /// Reads what [`PoolsLook::write`] wrote; none where nobody has looked.
+    /// Reads what [`PoolsLook::write`] wrote; `None` if there is no file.
     ///
     /// # Errors
-    /// What the system says, and a file that is something else.
+    /// The system's error, or that the file is something else.
     pub fn read(file: &Path) -> io::Result<Option<PoolsLook>> {
         let text = match braid_durable::read_text(file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -102,7 +101,7 @@ impl PoolsLook {
     /// Writes it.
     ///
     /// # Errors
-    /// The system's error; the file is then as it was.
+    /// The system's error; the file then stays unchanged.
     pub fn write(&self, file: &Path) -> io::Result<()> {
         braid_durable::replace(file, &serde_json::to_vec(self)?, Some(0o640))
     }

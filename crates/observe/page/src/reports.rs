@@ -1,5 +1,5 @@
-//! Reports of `braid lab`, in a folder. Whoever wrote them: their texts are text, their pages run
-//! nothing.
+//! Reports of `braid lab` in a folder. Anybody may have written them, so texts are shown as text,
+//! and pages run no code.
 
 use braid_control::request::Refusal;
 
@@ -8,19 +8,19 @@ pub trait Reports: Send + Sync {
     /// Where they are, for people.
     fn folder(&self) -> String;
 
-    /// Newest first.
+    /// All reports, newest first.
     ///
     /// # Errors
     /// Why the folder can't be read.
     fn all(&self) -> Result<Vec<ReportLine>, Refusal>;
 
-    /// The figures in a file of `--json`.
+    /// The figures in a `--json` file.
     ///
     /// # Errors
-    /// There is no such file, or it holds none.
+    /// There is no such file, or it contains none.
     fn open(&self, name: &str) -> Result<Report, Refusal>;
 
-    /// A file of `--report`, as it is.
+    /// A `--report` file, unchanged.
     ///
     /// # Errors
     /// There is no such file.
@@ -49,12 +49,12 @@ pub enum ReportKind {
     Page,
 }
 
-/// What was measured in one call of the lab.
+/// The measurements of one run of the lab.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Each scenario and kernel: figures of two kernels are never compared.
+    /// One for each scenario and kernel: figures from two kernels are never compared.
     pub parts: Vec<Part>,
-    /// There is more than is shown.
+    /// Whether there is more than is shown.
     pub cut_short: bool,
 }
 
@@ -65,35 +65,35 @@ pub struct Part {
     pub scenario: String,
     /// The machine, for people.
     pub host: String,
-    /// Each engine and traffic, in the order of measurement.
+    /// One for each engine and traffic, in the order of measurement.
     pub rows: Vec<Row>,
 }
 
-/// Medians over the repetitions of one engine and traffic. What doesn't apply is none.
+/// Medians over the repetitions of one engine and traffic. What doesn't apply is `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Row {
-    /// As `tunnel:balance-rr`.
+    /// Such as `tunnel:balance-rr`.
     pub engine: String,
-    /// As `tcp-down-1-cubic`.
+    /// Such as `tcp-down-1-cubic`.
     pub traffic: String,
-    /// Repetitions.
+    /// Number of repetitions.
     pub runs: usize,
     /// Payload that arrived, Mbit/s.
     pub goodput_mbps: Option<f64>,
-    /// Goodput by the sum of what each link carries alone.
+    /// Goodput divided by the sum of what each link carries alone.
     pub ratio: Option<f64>,
     /// Longest time without new bytes, ms.
     pub longest_stall_ms: Option<f64>,
-    /// Round trips, ms.
+    /// Median round-trip time, ms.
     pub ping_p50_ms: Option<f64>,
-    /// As above.
+    /// Round-trip time at the 95th percentile, ms.
     pub ping_p95_ms: Option<f64>,
     /// Share of datagrams lost, 0 to 1.
     pub loss: Option<f64>,
     /// CPU time at home, seconds.
     pub cpu_home_s: Option<f64>,
-    /// And at the concentrator.
+    /// CPU time at the concentrator, seconds.
     pub cpu_concentrator_s: Option<f64>,
-    /// Goodput over time (seconds, Mbit/s) of the repetition that is nearest to the median.
+    /// Goodput over time (seconds, Mbit/s) of the repetition nearest to the median.
     pub series: Vec<(f64, f64)>,
 }

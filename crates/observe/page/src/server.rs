@@ -1,5 +1,5 @@
-//! Connections: bounded in number, of each client too, in the size of what they send,
-//! and in how long they may take for it. Who asks for nothing gives way ([`Guests`]).
+//! Connections: bounded in number, also per client, in the size of what they send, and in the time
+//! they take. Idle ones make room ([`Guests`]).
 
 use crate::Client;
 use crate::Page;
@@ -24,27 +24,27 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 use tokio_rustls::TlsAcceptor;
 
-/// All headers of a request, bytes.
+/// Maximum size of a request's headers, bytes.
 const HEADERS_BYTES: usize = 16 * 1024;
 const HEADERS: usize = 64;
-/// For a request's headers, and between two requests.
+/// Timeout for a request's headers, and between two requests.
 const HEADERS_WITHIN: Duration = Duration::from_secs(10);
-/// For the handshake of TLS.
+/// Timeout for the TLS handshake.
 const TLS_WITHIN: Duration = Duration::from_secs(10);
-/// A client that takes nothing for so long is gone.
+/// A client that accepts no data for this time is gone.
 const WRITE_STALLS: Duration = Duration::from_secs(20);
-/// How long a listener that can't accept waits.
+/// How long a listener waits after it failed to accept.
 const RETRY: Duration = Duration::from_millis(100);
-/// For answers that are under way at the end.
+/// Time for unfinished answers at the end.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// Where the page is served.
 pub struct Listeners {
     /// For browsers.
     pub tcp: Option<TcpListener>,
-    /// What they come by, where it isn't plain.
+    /// TLS, if it is used.
     pub tls: Option<TlsAcceptor>,
-    /// For who may open the file, who is an admin so.
+    /// For users who may open the file; they are admins.
     pub unix: Option<UnixListener>,
 }
 
@@ -54,9 +54,9 @@ pub async fn serve(page: Arc<Page>, listeners: Listeners, mut stopped: watch::Re
     let tcp = listeners
         .tcp
         .map(|listener| tokio::spawn(accept_tcp(page.clone(), listener, listeners.tls.clone())));
-    // Places of its own: nobody on the network keeps root out.
+    // It has its own limits: nobody on the network can keep root out.
     let unix = listeners.unix.map(|listener| tokio::spawn(accept_unix(page, listener)));
-    // A sender that is gone is a stop too.
+    // If the sender is gone, stop, too.
     let _ = stopped.wait_for(|stopped| *stopped).await;
     live.abort();
     for task in [tcp, unix].into_iter().flatten() {
@@ -83,7 +83,7 @@ async fn accept_tcp(page: Arc<Page>, listener: TcpListener, tls: Option<TlsAccep
             let Some(tls) = tls else {
                 return serve_guest(page, stream, client, guest).await;
             };
-            // Who doesn't speak TLS, or not in time, gets nothing.
+            // A client that doesn't speak TLS, or too slowly, gets nothing.
             let secured = tokio::select! {
                 secured = tokio::time::timeout(TLS_WITHIN, tls.accept(stream)) => secured,
                 () = guest.is_sent_away() => return,
@@ -95,13 +95,13 @@ async fn accept_tcp(page: Arc<Page>, listener: TcpListener, tls: Option<TlsAccep
     }
 }
 
-/// With guests of its own: nobody on the network keeps root out.
+/// Has its own limits: nobody on the network can keep root out.
 async fn accept_unix(page: Arc<Page>, listener: UnixListener) {
     let guests = Guests::default();
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // All of them are this host's.
+                // All clients are on this host.
                 let Some(guest) = guests.enter(Ipv6Addr::LOCALHOST.into()) else { continue };
                 tokio::spawn(serve_guest(page.clone(), stream, Client::Unix, guest));
             }
@@ -120,7 +120,7 @@ where
     }
 }
 
-/// Serves one connection until it ends, or has to go.
+/// Serves one connection until it ends, or must make room.
 async fn serve_guest<S>(page: Arc<Page>, stream: S, client: Client, guest: Guest)
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -142,13 +142,13 @@ where
         .half_close(false)
         .serve_connection(TokioIo::new(Patient::new(stream)), service);
     tokio::select! {
-        // What a client did wrong is told to it, and nobody else.
+        // A client's mistakes are reported only to it.
         _ = connection => {}
         () = guest.is_sent_away() => {}
     }
 }
 
-/// An answer, of which it is known when it is through.
+/// An answer that tracks when it has been sent.
 struct Answering {
     body: Body,
     _asking: Asking,
@@ -174,10 +174,10 @@ impl hyper::body::Body for Answering {
     }
 }
 
-/// A connection whose other end must take what it is sent.
+/// A connection that fails if its other end stops accepting data.
 struct Patient<S> {
     stream: S,
-    /// Since it takes nothing.
+    /// Runs while it accepts nothing.
     stalls: Option<Pin<Box<Sleep>>>,
 }
 

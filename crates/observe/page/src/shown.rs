@@ -12,130 +12,129 @@ use braid_history::Recorder;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What the page shows, and may change. Its methods may block for a moment.
+/// What the page shows and may change. Its methods may block for a moment.
 pub trait Shown: Send + Sync + 'static {
-    /// The tunnel, where there is one.
+    /// The tunnel's status, if there is one.
     fn status(&self) -> Option<Status>;
 
-    /// Who uses the tunnel, where there is one.
+    /// Who uses the tunnel, if there is one.
     fn traffic(&self) -> Option<TrafficStatus> {
         None
     }
 
-    /// What is wrong with the tunnel, as it was looked at last; where that is old it is begun to
-    /// look again.
+    /// The doctor's last findings about the tunnel; if they are old, a new examination is started.
     fn examined(&self) -> Option<Examined> {
         None
     }
 
-    /// How far the measurement of the links is, and what it found last.
+    /// The progress of measuring the links, and the last results.
     fn measuring(&self) -> MeasureStatus {
         MeasureStatus::default()
     }
 
-    /// Begins to measure the links.
+    /// Starts measuring the links.
     ///
     /// # Errors
-    /// Why that can't be.
+    /// Why that isn't possible.
     fn measure(&self, _wish: &NewMeasure) -> Result<(), Refusal> {
         Err(Refusal::NotFound("no tunnel is running here".into()))
     }
 
-    /// What is known of the past.
+    /// The history.
     fn history(&self) -> Option<&Recorder>;
 
-    /// The pools of disks, as they were looked at last.
+    /// The pools, as last seen.
     fn pools(&self) -> Option<PoolsLook>;
 
-    /// Folders with snapshots, where the page may read them.
+    /// Folders with snapshots, if the page may read them.
     fn snapshots(&self) -> Option<&dyn Snapshots> {
         None
     }
 
-    /// Reports of the lab, where there is a folder of them.
+    /// Reports of the lab, if there is a folder with them.
     fn reports(&self) -> Option<&dyn Reports> {
         None
     }
 
-    /// Who may come in, where that is for this host to say.
+    /// The homes, if this host is a concentrator that may change them.
     fn homes(&self) -> Option<&dyn Homes> {
         None
     }
 
-    /// The device and addresses that a link leaves by, looked at now.
+    /// A link's current device and addresses.
     fn line(&self, _name: &str) -> Option<Line> {
         None
     }
 
-    /// How a link is configured, where there is one of this name.
+    /// The configuration of the link with this name.
     fn link(&self, name: &str) -> Option<LinkWish>;
 
-    /// Changes a link, until the tunnel is restarted or its config read again.
+    /// Changes a link until the tunnel is restarted or its config is reloaded.
     ///
     /// # Errors
-    /// Why that can't be.
+    /// Why that isn't possible.
     fn set_link(&self, name: &str, change: LinkChange) -> Result<(), Refusal>;
 }
 
-/// What the doctor found.
+/// The doctor's findings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Examined {
-    /// Worst first; none before the first look has ended.
+    /// Worst first; `None` until the first examination has ended.
     pub findings: Option<Vec<Finding>>,
-    /// When that was, Unix seconds.
+    /// When they were found, Unix seconds.
     pub looked_unix: i64,
 }
 
-/// What a link leaves by.
+/// A link's device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Line {
-    /// Its device.
+    /// Its name.
     pub device: String,
-    /// A card's, Mbit/s, where it knows.
+    /// A card's speed, Mbit/s, if it reports one.
     pub speed_mbps: Option<u32>,
-    /// A card's, where it knows.
+    /// Whether a card runs at full duplex, if it reports that.
     pub full_duplex: Option<bool>,
-    /// Of which kind it is, where it is no card: `tun`, `ppp`, …
+    /// Its kind, unless it is a network card: `tun`, `ppp`, …
     pub kind: Option<String>,
-    /// There is a cable, or a radio.
+    /// Whether it has a carrier: a cable or radio link.
     pub carrier: bool,
-    /// Bytes.
+    /// MTU, bytes.
     pub mtu: u32,
-    /// Its addresses, without those that count on the link alone.
+    /// Its addresses, except link-local ones.
     pub addresses: Vec<LineAddress>,
-    /// The routers by which it leaves.
+    /// Its routers.
     pub routers: Vec<IpAddr>,
 }
 
 /// An address of a link's device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LineAddress {
-    /// It.
+    /// The address.
     pub address: IpAddr,
-    /// Of its network, bits.
+    /// Length of its network's prefix, bits.
     pub prefix_length: u8,
-    /// From DHCP or a router's advertisement, and valid for so long still.
+    /// Remaining lifetime, if it is from DHCP or a router advertisement.
     pub valid_for: Option<Duration>,
 }
 
-/// What is asked of a link; texts as in the config.
+/// A link's settings; texts as in the config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkWish {
-    /// Lower ones are filled first, or preferred, in modes that have tiers.
+    /// Lower tiers are filled first, or preferred, in modes that have tiers.
     pub tier: u8,
-    /// Only when nothing else works.
+    /// Whether it is used only when nothing else works.
     pub standby: bool,
-    /// Never faster towards this host.
+    /// Rate limit towards this host.
     pub cap_down: Option<String>,
-    /// Never faster from this host.
+    /// Rate limit from this host.
     pub cap_up: Option<String>,
     /// `20GB/month`, `1GB/day`.
     pub quota: Option<String>,
 }
 
 impl LinkWish {
-    /// Of a change what isn't so already: the config may say more of it than a form does,
-    /// such as on which day a quota begins anew.
+    /// The part of a change that differs: the config may say more than a form does, such as on
+    /// which day a quota restarts.
     pub fn news(&self, change: LinkChange) -> LinkChange {
         let text = |new: Option<String>, old: &Option<String>| {
             new.filter(|new| *new != old.as_deref().unwrap_or("none"))

@@ -1,31 +1,31 @@
-//! Snapshots as the page shows them; who reads them is the program.
+//! Snapshots, for the page; the program reads them.
 //!
-//! Names and paths "as they are asked for" are text that survives queries and forms: what isn't
-//! UTF-8, controls and `%` are written as `%XX`.
+//! Encoded names and paths survive queries and forms: bytes that aren't UTF-8, control characters
+//! and `%` are written as `%XX`.
 
 use braid_control::request::Refusal;
 use std::fs::File;
 
 /// Folders of snapshots. Its methods may block for as long as a disk takes.
 pub trait Snapshots: Send + Sync {
-    /// All that are known, with what is in them.
+    /// All known folders, with their snapshots.
     fn folders(&self) -> Vec<Folder>;
 
-    /// Where else copies are, as backups are: by a network, so that only who asks is told what is
-    /// there.
+    /// Other places with copies, such as backup targets: they are reached over a network, so they
+    /// are only read on request.
     fn targets(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What is at one of them.
+    /// The snapshots at a target.
     ///
     /// # Errors
-    /// It isn't known, or can't be reached.
+    /// It is unknown, or can't be reached.
     fn target(&self, _target: &str) -> Result<Folder, Refusal> {
         Err(Refusal::NotFound("this host knows of no backups".into()))
     }
 
-    /// What is in a folder of a snapshot.
+    /// The contents of a folder in a snapshot.
     ///
     /// # Errors
     /// There is no such folder, or it can't be read.
@@ -37,7 +37,7 @@ pub trait Snapshots: Send + Sync {
     /// There is no such file, or it can't be read.
     fn file(&self, place: &SnapshotPath) -> Result<(File, u64), Refusal>;
 
-    /// What differs between two snapshots of a folder.
+    /// The differences between two snapshots in a folder.
     ///
     /// # Errors
     /// There are no such snapshots, or they can't be read.
@@ -49,7 +49,7 @@ pub trait Snapshots: Send + Sync {
     /// Why it can't be done.
     fn plan_restore(&self, wish: &RestoreWish) -> Result<RestorePlan, Refusal>;
 
-    /// Copies something back. What is in its place is moved aside, never overwritten.
+    /// Restores something. Existing files are moved aside, never overwritten.
     ///
     /// # Errors
     /// Why it can't be done.
@@ -63,18 +63,18 @@ pub struct Folder {
     pub path: String,
     /// Oldest first.
     pub snapshots: Vec<SnapshotLine>,
-    /// Why nothing can be said of it.
+    /// Why it can't be read.
     pub trouble: Option<String>,
 }
 
 /// A snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapshotLine {
-    /// Its name, as it is asked for.
+    /// Its encoded name.
     pub name: String,
-    /// As people see it.
+    /// The name for display.
     pub shown: String,
-    /// What snapshots of one subvolume share.
+    /// The part of the name that snapshots of one subvolume share.
     pub series: String,
     /// When it was taken, Unix seconds.
     pub taken_unix: i64,
@@ -91,62 +91,62 @@ pub struct SnapshotPath {
     pub path: String,
 }
 
-/// What is in a folder.
+/// The contents of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// Folders first.
     pub entries: Vec<EntryLine>,
-    /// There is more.
+    /// Whether there is more.
     pub cut_short: bool,
 }
 
-/// Something in a folder.
+/// An entry of a folder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EntryLine {
-    /// Its name, as it is asked for.
+    /// Its encoded name.
     pub name: String,
-    /// As people see it.
+    /// The name for display.
     pub shown: String,
     /// `folder`, `file`, `link`, `other`.
     pub kind: &'static str,
-    /// Of a file.
+    /// The size of a file.
     pub bytes: Option<u64>,
     /// When it changed, Unix seconds.
     pub modified_unix: i64,
 }
 
-/// What differs.
+/// The differences between two snapshots.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// By path.
+    /// Sorted by path.
     pub changes: Vec<ChangeLine>,
-    /// There is more.
+    /// Whether there is more.
     pub cut_short: bool,
 }
 
 /// A difference.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeLine {
-    /// Where, as it is asked for.
+    /// The encoded path.
     pub path: String,
-    /// As people see it.
+    /// The path for display.
     pub shown: String,
     /// `added`, `removed`, `changed`, `permissions`.
     pub what: &'static str,
     /// `folder`, `file`, `link`, `other`.
     pub kind: &'static str,
-    /// Of a file.
+    /// The size of a file.
     pub bytes: Option<u64>,
 }
 
-/// What shall be restored, and where to.
+/// What to restore, and where to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RestoreWish {
-    /// What.
+    /// What to restore.
     pub place: SnapshotPath,
-    /// The path at which it shall be.
+    /// The path to restore it to.
     pub to: String,
-    /// What is there is moved aside.
+    /// Whether to move an existing file aside.
     pub replace: bool,
 }
 
@@ -157,6 +157,6 @@ pub struct RestorePlan {
     pub to: String,
     /// `a copy`, `a writable subvolume` …
     pub way: &'static str,
-    /// Where what is there now will be.
+    /// Where the existing file will be.
     pub moved_aside: Option<String>,
 }

@@ -29,20 +29,20 @@ use crate::snapshots::RestorePlan;
 use braid_control::request::{Refusal, UiRole};
 use maud::{Markup, html};
 
-/// Who looks.
+/// Who the page is shown to.
 #[derive(Clone, Debug)]
 pub struct Viewer {
     /// What they may do.
     pub role: UiRole,
-    /// What their forms have, if they may send some.
+    /// The token for their forms, if they may submit any.
     pub form_token: Option<Token>,
-    /// Whether there is a login to end.
+    /// Whether they are logged in and can log out.
     pub logged_in: bool,
-    /// Whether others can read on the way what is sent.
+    /// Whether the connection can be overheard.
     pub is_overheard: bool,
 }
 
-/// What somebody looks at while it changes.
+/// A view with live updates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Subject {
     /// The first page, with a graph over this time.
@@ -53,12 +53,12 @@ pub enum Subject {
     Traffic,
     /// A concentrator's homes.
     Homes,
-    /// What is wrong, and what the links carry.
+    /// Findings, and what the links carry.
     Doctor,
 }
 
 impl Subject {
-    /// As `/live` is asked for.
+    /// Parses the query of `/live`.
     pub fn parse(query: &Form) -> Subject {
         match query.get("view") {
             Some("disks") => Subject::Disks,
@@ -70,14 +70,14 @@ impl Subject {
     }
 }
 
-/// A page or what stands in it, and why it isn't what was asked for, if so.
+/// A page or its content, and the reason if it isn't what was requested.
 pub struct Body {
     pub markup: Markup,
     pub refusal: Option<Refusal>,
 }
 
 impl Body {
-    /// What was asked for, or what `refused` says of why not.
+    /// What was requested, or what `refused` makes of the refusal.
     fn of(shown: Result<Markup, Refusal>, refused: impl FnOnce(&Refusal) -> Markup) -> Body {
         match shown {
             Ok(markup) => Body { markup, refusal: None },
@@ -121,7 +121,7 @@ pub fn show(page: &Page, viewer: &Viewer, parts: &[&str], query: &Form) -> Optio
             let body = links::ask(page, viewer, status, name, query)?;
             frame(name, "/links", body)
         }
-        // A home has concentrators, and no homes.
+        // A home has no homes.
         (["homes", ..], Some(status))
             if status.listen.is_empty() && page.shown.homes().is_none() =>
         {
@@ -171,7 +171,7 @@ pub fn refused(page: &Page, viewer: &Viewer, name: &str, refusal: &Refusal) -> M
     frame::frame(page, viewer, status.as_ref(), name, "/links", body)
 }
 
-/// A join line, shown to whom asked for it and to nobody again.
+/// A join line, shown once to whoever requested it.
 pub fn home_line(page: &Page, viewer: &Viewer, name: &str, line: &OnceShown) -> Markup {
     let status = page.shown.status();
     frame::frame(page, viewer, status.as_ref(), name, "/homes", homes::line(name, line))
@@ -197,14 +197,14 @@ pub fn not_measured(page: &Page, viewer: &Viewer, refusal: &Refusal) -> Markup {
     frame::frame(page, viewer, status.as_ref(), "Doctor", "/doctor", body)
 }
 
-/// What became of a wish to restore something.
+/// The outcome of a restore.
 pub fn restored(page: &Page, viewer: &Viewer, done: &Result<RestorePlan, Refusal>) -> Markup {
     let status = page.shown.status();
     let body = snapshots::restored(done);
     frame::frame(page, viewer, status.as_ref(), "Snapshots", "/snapshots", body)
 }
 
-/// What has changed, as JSON: the element's id, and what is in it.
+/// The changed parts, as JSON: element IDs with their content.
 pub fn live(page: &Page, subject: Subject) -> String {
     let parts = match subject {
         Subject::Disks => vec![("pools", disks::changing(page))],

@@ -1,4 +1,4 @@
-//! Braid's own manual on the page: asked for by hand, and read in a real browser.
+//! Braid's own manual on the page: requested by hand, and read in a real browser.
 #![cfg(feature = "manual")]
 
 use braid_browser::{Axe, Browser, keys};
@@ -39,7 +39,7 @@ impl Shown for Nothing {
     }
 }
 
-/// Calls `body` while the page is served.
+/// Calls `body` while the page is being served.
 fn with_page(body: impl FnOnce(SocketAddr)) {
     let settings = Settings {
         name: "pools".into(),
@@ -100,7 +100,7 @@ fn it_comes_packed_or_not_is_asked_for_anew_and_has_nothing_else() {
             let (head, _) = get(at, path, "");
             assert!(head.starts_with("http/1.1 404"), "{path}: {head}");
         }
-        // As for all of the page: who isn't of this host logs in.
+        // As on the whole page, whoever isn't on this host must log in.
         let (head, _) = get(at, "/manual/", "X-Forwarded-For: 192.0.2.1\r\n");
         assert!(head.starts_with("http/1.1 303") && head.contains("location: /login"), "{head}");
     });
@@ -121,7 +121,7 @@ fn it_is_found_read_and_searched_in_a_browser() {
         browser.keys(".search", keys::ENTER);
         let marked = "return document.querySelector('article mark')?.textContent";
         assert!(browser.wait_until(marked).as_str().unwrap().to_lowercase().contains("kill"));
-        // The page's policy lets all of it run, and nothing is missing.
+        // The page's policy allows all of it to run, and nothing is missing.
         assert_eq!(browser.console(), [""; 0]);
         if let Some(axe) = axe {
             assert_eq!(browser.violations(&axe), [""; 0]);

@@ -1,34 +1,34 @@
-//! Plots as SVG in HTML. How they look is the page's: the classes `line`, `area`, `dots`,
-//! `grid`, `tick`, `band`, `event`, `bold`, `dashed`, and a number for each colour (`c0` to
-//! `c7` strokes, `f0` to `f7` fills, `b0` to `b7` backgrounds of the legend). `chart` is
-//! around a plot, and leaves room at its left for numbers; where it is narrow every second
-//! mark (`odd`) may go.
+//! Plots as SVG in HTML. Styling is up to the page, by the classes `line`, `area`, `dots`, `grid`,
+//! `tick`, `band`, `event`, `bold`, `dashed`, and one for each colour (`c0` to `c7` for strokes,
+//! `f0` to `f7` for fills, `b0` to `b7` for backgrounds in the legend). A `chart` surrounds a plot,
+//! and leaves room for numbers at its left; if it is narrow, every second mark (`odd`) may be
+//! hidden.
 //!
-//! A plot is as wide as its place and always equally high: what was measured is stretched,
-//! text and lines are not. So it can be read on a telephone.
+//! A plot is as wide as its container and has a fixed height: data is stretched, text and lines are
+//! not. So it can be read on a phone.
 
 #![forbid(unsafe_code)]
 
 use std::fmt::Write;
 
-/// What is stretched over the plot's width, in units of its own.
+/// The data's width in its own units, stretched over the plot's width.
 const WIDTH: f64 = 900.0;
-/// Of all, CSS pixels.
+/// Total height, CSS pixels.
 const HEIGHT: f64 = 250.0;
-/// Above what was measured.
+/// Space above the data.
 const TOP: f64 = 24.0;
-/// Below it, for the marks of time.
+/// Space below the data, for time marks.
 const BOTTOM: f64 = 30.0;
-/// Of what was measured.
+/// Height of the data.
 const INNER: f64 = HEIGHT - TOP - BOTTOM;
 
 /// A line or cloud of points over time.
 pub struct Curve<'a> {
-    /// For the legend.
+    /// Its name in the legend.
     pub name: &'a str,
     /// How it is drawn.
     pub style: Style,
-    /// Seconds, value.
+    /// Points: seconds, value.
     pub points: Vec<(f64, f64)>,
 }
 
@@ -41,35 +41,35 @@ pub enum Style {
     Bold,
     /// Dashed, in a faint colour.
     Dashed,
-    /// Points.
+    /// Points in the colour of this number.
     Dots(usize),
 }
 
-/// A time span that is marked.
+/// A marked time span.
 pub struct Band {
     /// Seconds.
     pub from: f64,
     /// Seconds.
     pub to: f64,
-    /// What was then.
+    /// What happened then.
     pub label: String,
 }
 
-/// What a plot is over.
+/// The time axis of a plot.
 #[derive(Clone, Debug)]
 pub struct Span {
-    /// Where it begins, seconds since any moment.
+    /// Beginning, seconds since any moment.
     pub from: f64,
-    /// Where it ends.
+    /// End.
     pub to: f64,
-    /// What is written below it, and where.
+    /// Marks below it: position and text.
     pub marks: Vec<(f64, String)>,
-    /// Between points that are further apart than this nothing is drawn, seconds.
+    /// Points further apart than this aren't connected, seconds.
     pub gap: f64,
 }
 
 impl Span {
-    /// From zero on, with seconds below.
+    /// From zero, with seconds as marks.
     pub fn of_seconds(seconds: f64) -> Span {
         let (step, _) = ticks(seconds.max(1e-3), 10);
         let count = (seconds / step + 1e-9).floor() as usize;
@@ -91,7 +91,7 @@ impl Span {
         self.share(time) * 100.0
     }
 
-    /// Runs of times without a gap between, as indices.
+    /// Ranges of times without a gap, as indices.
     fn runs(&self, times: &[f64]) -> Vec<std::ops::Range<usize>> {
         let mut runs = Vec::new();
         let mut begin = 0;
@@ -111,7 +111,7 @@ pub fn svg(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str) -> St
     lines(curves, bands, &Span::of_seconds(seconds), unit, &label)
 }
 
-/// As [`svg`], over any span. `label` is what a screen reader says of it.
+/// Like [`svg`], over any span. `label` is for screen readers.
 pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, label: &str) -> String {
     let highest = curves.iter().flat_map(|c| &c.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let (step_y, top) = ticks(highest.max(1e-3), 5);
@@ -125,7 +125,7 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
     below(&mut svg, span, unit);
     begin_stretched(&mut svg);
     for band in bands {
-        // An event of a moment is still to be seen.
+        // Keeps an instantaneous event visible.
         let width = (x(band.to) - x(band.from)).max(2.0);
         let _ = writeln!(
             svg,
@@ -156,7 +156,7 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
 fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64) {
     let class = match curve.style {
         Style::Dots(color) => {
-            // Lines without a length, with round ends: dots that aren't stretched.
+            // Lines without length and with round ends: dots that aren't stretched.
             let dots = curve
                 .points
                 .iter()
@@ -190,15 +190,15 @@ fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64
     }
 }
 
-/// A part of a sum, with what goes each way.
+/// A part of a sum, in both directions.
 pub struct Layer<'a> {
-    /// For the legend.
+    /// Its name in the legend.
     pub name: &'a str,
     /// Number of its colour.
     pub color: usize,
-    /// Above the axis; as many as there are times.
+    /// Values above the axis; as many as there are times.
     pub down: Vec<f64>,
-    /// Below the axis.
+    /// Values below the axis.
     pub up: Vec<f64>,
 }
 
@@ -217,7 +217,7 @@ impl Layer<'_> {
     }
 }
 
-/// Layers on one another: one way above the axis, the other below it.
+/// Stacked layers: one direction above the axis, the other below it.
 pub fn stacked(
     layers: &[Layer<'_>],
     times: &[f64],
@@ -281,7 +281,7 @@ pub fn stacked(
     svg
 }
 
-/// Numbers are to the left of the element, and stay to be seen.
+/// Numbers are left of the element and must stay visible.
 fn head(label: &str) -> String {
     let label = escape(label);
     format!(
@@ -290,7 +290,7 @@ fn head(label: &str) -> String {
     )
 }
 
-/// However what is around it is stretched, it is as thick as it should be (SVG 2, section 8.13).
+/// Keeps strokes' width, however their surroundings are stretched (SVG 2, section 8.13).
 const UNSTRETCHED: &str = "vector-effect=\"non-scaling-stroke\"";
 
 fn begin_stretched(svg: &mut String) {
@@ -318,9 +318,9 @@ fn below(svg: &mut String, span: &Span, unit: &str) {
         _ => 1.0,
     };
     for (time, text) in &span.marks {
-        // A mark is odd or not for as long as it is shown.
+        // A mark stays odd, or not, for as long as it is shown.
         let is_odd = (time / step + 1e-6).floor().rem_euclid(2.0) >= 1.0;
-        // What is at an edge stays inside.
+        // Labels at an edge stay inside.
         let anchor = match span.share(*time) {
             share if share < 0.05 => "start",
             share if share > 0.95 => "end",
@@ -355,8 +355,7 @@ fn legend<'a>(svg: &mut String, entries: impl Iterator<Item = (&'a str, Style)>)
     svg.push_str("</p>\n");
 }
 
-/// A round step that makes at most `count` of them up to `highest`, and the
-/// end of the scale.
+/// A round step with at most `count` ticks up to `highest`, and the end of the scale.
 fn ticks(highest: f64, count: usize) -> (f64, f64) {
     let rough = highest / count as f64;
     let magnitude = 10f64.powf(rough.log10().floor());
@@ -374,7 +373,7 @@ fn tidy(value: f64) -> String {
     text.to_owned()
 }
 
-/// Text as HTML and SVG content or attribute.
+/// Escapes text for HTML and SVG content or attributes.
 pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -1,19 +1,19 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-/// What was written and removed, in order: of it a list may know only the beginning.
+/// Writes and removals, in order: a stale list may know only the beginning.
 #[derive(Default)]
 pub(crate) struct Writes(Mutex<Vec<Write>>);
 
 struct Write {
     /// The bucket, and the object's name in it.
     key: String,
-    /// Nothing where it was removed.
+    /// `None` if it was removed.
     size: Option<usize>,
 }
 
 impl Writes {
-    /// Notes what a request has done; what isn't about one object does nothing to lists.
+    /// Records a request's effect; requests that aren't about one object don't affect lists.
     pub(crate) fn note(&self, method: &str, path: &str, length: usize) {
         let size = match method {
             "PUT" => Some(length),
@@ -28,8 +28,8 @@ impl Writes {
         }
     }
 
-    /// A list of objects as it was before the last `count`: without what came since, with what
-    /// has gone since.
+    /// A list of objects as it was before the last `count` changes: without objects added since,
+    /// with those removed since.
     pub(crate) fn list_before(&self, count: usize, path: &str, list: &str) -> String {
         let (bucket, query) = path.split_once('?').unwrap_or((path, ""));
         let bucket = bucket.trim_matches('/');
@@ -38,7 +38,7 @@ impl Writes {
         let all = self.0.lock().unwrap();
         let (known, unknown) = all.split_at(all.len().saturating_sub(count));
         let mut sizes: BTreeMap<&str, Option<usize>> = BTreeMap::new();
-        // What was there before all of them is removed, or written anew, now.
+        // Objects older than all of these changes are now removed or rewritten.
         sizes.extend(unknown.iter().map(|write| (write.key.as_str(), None)));
         sizes.extend(known.iter().map(|write| (write.key.as_str(), write.size)));
         let mut kept = String::new();

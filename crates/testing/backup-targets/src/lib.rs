@@ -1,5 +1,5 @@
-//! Servers that backups go to, real ones, started on free ports of this computer; what goes wrong
-//! between; files that are hard to copy. For tests.
+//! Backup targets for tests: real servers on free ports of this computer; faults in between; files
+//! that are hard to copy.
 
 #![forbid(unsafe_code)]
 

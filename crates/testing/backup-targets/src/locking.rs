@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-/// Until when each object is locked, and those whose lock can't be changed.
+/// When each object's lock ends, and the objects whose lock can't be changed.
 #[derive(Clone, Default)]
 pub(crate) struct Held(Arc<Mutex<BTreeMap<String, jiff::Timestamp>>>, Arc<Mutex<BTreeSet<String>>>);
 
@@ -22,13 +22,13 @@ impl Held {
         self.0.lock().unwrap().clone()
     }
 
-    /// As if so much time had gone by.
+    /// Acts as if this many days had passed.
     pub(crate) fn age(&self, days: i64) {
         let by = jiff::SignedDuration::from_hours(24 * days);
         self.0.lock().unwrap().values_mut().for_each(|end| *end -= by);
     }
 
-    /// From now on, or no more, the lock of this object can't be changed.
+    /// Sets whether this object's lock can't be changed.
     pub(crate) fn stick(&self, key: &str, sticks: bool) {
         let mut stuck = self.1.lock().unwrap();
         match sticks {
@@ -67,12 +67,11 @@ fn read(time: &Timestamp) -> jiff::Timestamp {
     String::from_utf8(text).unwrap().parse().unwrap()
 }
 
-/// The files of a folder, each locked as it is asked for: a bucket with object lock, without
-/// versions.
+/// The files in a folder, locked as requested: a bucket with object lock, without versions.
 pub(crate) struct LockingFiles {
     pub(crate) files: FileSystem,
     pub(crate) held: Held,
-    /// Where they are.
+    /// The folder.
     pub(crate) folder: PathBuf,
 }
 
@@ -157,7 +156,7 @@ impl S3 for LockingFiles {
             return Err(s3_error!(AccessDenied, "it stays as it is"));
         }
         let until = input.retention.and_then(|retention| retention.retain_until_date);
-        // None is ever shortened.
+        // No lock is ever shortened.
         if let (Some(there), Some(until)) = (self.held.end(&input.key), &until)
             && there > read(until)
         {

@@ -1,6 +1,6 @@
-//! Contents that no compression makes smaller and no chunk of which comes twice.
+//! Contents that can't be compressed or deduplicated.
 
-/// So many bytes, the same for the same seed: xorshift64 (Marsaglia 2003).
+/// This many bytes, determined by the seed: xorshift64 (Marsaglia 2003).
 pub fn noise(bytes: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let next = |_| {

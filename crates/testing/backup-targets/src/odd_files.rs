@@ -9,11 +9,12 @@ use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::AtomicU64;
 
-/// Fills `folder` with what is hard to copy: odd names, links of both kinds, holes, attributes,
-/// access control lists, modes, owners, times, devices. `bytes` of it are in one large file.
+/// Fills `folder` with things that are hard to copy: odd names, links of both kinds, holes,
+/// attributes, access control lists, modes, owners, times, devices. One large file has `bytes`
+/// bytes.
 ///
 /// # Panics
-/// The filesystem can't hold it.
+/// If the filesystem doesn't support one of them.
 pub fn fill(folder: &Path, bytes: usize) {
     fs::create_dir_all(folder.join("deep/er")).unwrap();
     fs::write(folder.join("large"), noise(bytes, 1)).unwrap();
@@ -64,10 +65,10 @@ pub fn fill(folder: &Path, bytes: usize) {
     fs::set_permissions(folder, Permissions::from_mode(0o2750)).unwrap();
 }
 
-/// Changes some of it.
+/// Changes some of these files.
 ///
 /// # Panics
-/// It isn't there.
+/// If they don't exist.
 pub fn change(folder: &Path) {
     let large = File::options().write(true).open(folder.join("large")).unwrap();
     large.write_all_at(b"changed in its middle", 100_000).unwrap();
@@ -77,10 +78,10 @@ pub fn change(folder: &Path) {
     fs::write(folder.join("three"), "linked, changed").unwrap();
 }
 
-/// How a copy differs from its original: what no backup may.
+/// How a copy differs from its original, in anything that a backup must preserve.
 ///
 /// # Panics
-/// One can't be read.
+/// If one of them can't be read.
 pub fn differences(original: &Path, copy: &Path) -> Vec<String> {
     let [original, copy] =
         [original, copy].map(|folder| manifest::read(folder, 2, &AtomicU64::new(0)).unwrap().lines);
@@ -121,7 +122,7 @@ fn holes(path: &Path) {
     file.set_len(40 << 20).unwrap();
 }
 
-/// A list with an entry for a user besides the usual ones, as the kernel has it
+/// An access control list with an entry for an additional user, in the kernel's form
 /// (`posix_acl_xattr.h`).
 fn acl() -> Vec<u8> {
     let mut bytes = 2_u32.to_le_bytes().to_vec();

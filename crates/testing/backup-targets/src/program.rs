@@ -6,7 +6,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Whether Debian's package `restic` is installed; says so if not.
+/// Whether restic is installed; says so if not.
 pub fn restic_is_there() -> bool {
     let there = Command::new("restic").arg("version").output().is_ok();
     if !there {
@@ -15,10 +15,10 @@ pub fn restic_is_there() -> bool {
     there
 }
 
-/// Runs it on a repository, with the key in `key`; what it said.
+/// Runs restic on a repository with the key in `key`; returns its output.
 ///
 /// # Panics
-/// It fails.
+/// If it fails.
 pub fn restic(
     repository: &str,
     key: &Path,
@@ -45,8 +45,7 @@ fn said(what: &str, output: &Output) -> String {
     text
 }
 
-/// The server of OpenSSH's SFTP without its ssh, as a shell's command; nothing where it isn't
-/// installed.
+/// OpenSSH's SFTP server without ssh, as a shell command; `None` if it isn't installed.
 pub fn sftp_server() -> Option<&'static str> {
     let path = "/usr/lib/openssh/sftp-server";
     if Path::new(path).exists() {
@@ -65,7 +64,7 @@ fn versitygw_is_there() -> bool {
     there
 }
 
-/// `versitygw posix`: an S3 server with versions and object lock, of others than s3s.
+/// `versitygw posix`: an S3 server with versions and object lock, independent of s3s.
 pub struct VersityServer {
     /// Where it listens.
     pub address: SocketAddr,
@@ -73,10 +72,11 @@ pub struct VersityServer {
 }
 
 impl VersityServer {
-    /// Serves `folder`, whose filesystem has attributes; nothing where it isn't installed.
+    /// Serves `folder`, whose filesystem must support extended attributes; `None` if it isn't
+    /// installed.
     ///
     /// # Panics
-    /// It can't be started.
+    /// If it can't be started.
     pub fn start(folder: &Path) -> Option<VersityServer> {
         if !versitygw_is_there() {
             return None;
@@ -121,16 +121,16 @@ fn await_listening(address: SocketAddr) {
 
 /// `rclone serve restic`: a server of restic's REST protocol.
 pub struct RestServer {
-    /// Where it is.
+    /// Its address.
     pub url: String,
     child: Child,
 }
 
 impl RestServer {
-    /// Serves `folder`; nothing where rclone isn't installed.
+    /// Serves `folder`; `None` if rclone isn't installed.
     ///
     /// # Panics
-    /// It can't be started.
+    /// If it can't be started.
     pub fn start(folder: &Path, append_only: bool) -> Option<RestServer> {
         if Command::new("rclone").arg("version").output().is_err() {
             eprintln!("SKIPPED: no rclone here (apt-get install rclone)");
@@ -155,7 +155,7 @@ impl RestServer {
         let mut child =
             command.arg(folder).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
         let errors = child.stderr.take().unwrap();
-        // What nobody reads would stop it.
+        // A full pipe would stop it.
         thread::spawn(move || for _ in BufReader::new(errors).lines() {});
         let server = RestServer { url: format!("http://me:a%3Ab%2Fc@{address}/"), child };
         await_listening(address);

@@ -6,43 +6,43 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// What a client asks.
+/// A client's request.
 pub struct Request {
-    /// How many came before.
+    /// Number of earlier requests.
     pub number: u64,
     /// `GET`, …
     pub method: String,
-    /// What follows, with the query.
+    /// The path, with the query.
     pub path: String,
 }
 
-/// What is done to a request.
+/// A fault applied to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// The server never hears of it.
+    /// The proxy answers this itself; the server doesn't see the request.
     Answer(u16, &'static str),
-    /// As if the link were cut once the server has half of it.
+    /// The connection breaks after half of the request.
     CutRequest,
-    /// The server does it; the client never hears of that.
+    /// The server carries it out, but the client gets no answer.
     CutAnswer,
-    /// The answer's body ends in its middle, and the connection with it.
+    /// The answer's body and the connection end in the middle.
     Truncate,
-    /// One byte of the answer's body is another.
+    /// One byte of the answer's body is changed.
     Damage,
-    /// It says that the clocks differ; its own is so many seconds ahead.
+    /// The answer says that the clocks differ; the server's is this many seconds ahead.
     Skewed(i64),
-    /// The answer's ETag is another.
+    /// The answer's ETag is wrong.
     WrongEtag,
-    /// It takes so much longer.
+    /// The answer is delayed by this.
     Slow(Duration),
-    /// Of a list: it is as it was before so many writes and removals that went through here.
+    /// A list is outdated by this many writes and removals that went through here.
     Behind(usize),
 }
 
-/// An HTTP proxy in front of a server, for one request a connection, which does to each what it is
-/// told to.
+/// An HTTP proxy in front of a server, with one request per connection, which applies the given
+/// fault to each.
 pub struct Proxy {
     /// Where it listens.
     pub address: SocketAddr,
@@ -50,10 +50,10 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// In front of `server`.
+    /// Starts one in front of `server`.
     ///
     /// # Panics
-    /// No port is free.
+    /// If no port is free.
     pub fn start(
         server: SocketAddr,
         fault: impl Fn(&Request) -> Fault + Send + Sync + 'static,
@@ -68,7 +68,7 @@ impl Proxy {
                 let (fault, counting) = (Arc::clone(&fault), Arc::clone(&counting));
                 let writes = Arc::clone(&writes);
                 thread::spawn(move || {
-                    // A connection that breaks is what it is for.
+                    // Broken connections are its purpose.
                     let _ = pass(client, server, &*fault, &counting, &writes);
                 });
             }
@@ -76,7 +76,7 @@ impl Proxy {
         Proxy { address, count }
     }
 
-    /// How many requests came.
+    /// Number of requests so far.
     pub fn requests(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
     }
@@ -149,7 +149,7 @@ fn pass(
     client.write_all(&answer)
 }
 
-/// What is wrong with an answer that comes.
+/// Applies a fault to an answer.
 fn spoil(answer: &mut Vec<u8>, fault: Fault, request: &Request, writes: &Writes) {
     let body_at = answer.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
     let body_length = answer.len() - body_at;
@@ -194,7 +194,7 @@ fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     }
 }
 
-/// As HTTP writes it (RFC 9110 section 5.6.7).
+/// A date as HTTP writes it (RFC 9110, section 5.6.7).
 fn date(ahead: i64) -> String {
     let now = jiff::Timestamp::now() + jiff::SignedDuration::from_secs(ahead);
     now.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use tokio::runtime::Runtime;
 
-/// Who may use it.
+/// The access key.
 pub const KEY: &str = "AKIDTEST";
-/// What proves it.
+/// The secret key.
 pub const SECRET: &str = "a secret for tests";
 
 /// An S3 server in this process; buckets are folders.
@@ -23,26 +23,26 @@ pub struct S3Server {
 }
 
 impl S3Server {
-    /// Serves `folder`, with a bucket `backups` in it.
+    /// Serves `folder`, which contains a bucket `backups`.
     ///
     /// # Panics
-    /// It can't be started.
+    /// If it can't be started.
     pub fn start(folder: &Path) -> S3Server {
         S3Server::at(folder, "127.0.0.1")
     }
 
-    /// As [`S3Server::start`], on a free port of this address.
+    /// Like [`S3Server::start`], on a free port of this address.
     ///
     /// # Panics
-    /// It can't be started.
+    /// If it can't be started.
     pub fn at(folder: &Path, host: &str) -> S3Server {
         S3Server::serving(folder, host, |files, _| S3ServiceBuilder::new(files))
     }
 
-    /// As [`S3Server::start`], and its bucket has object lock.
+    /// Like [`S3Server::start`], with object lock on its bucket.
     ///
     /// # Panics
-    /// It can't be started.
+    /// If it can't be started.
     pub fn locking(folder: &Path) -> S3Server {
         let at = folder.to_owned();
         S3Server::serving(folder, "127.0.0.1", |files, held| {
@@ -50,17 +50,17 @@ impl S3Server {
         })
     }
 
-    /// Objects of the bucket with the ends of their locks.
+    /// The bucket's objects and when their locks end.
     pub fn lock_ends(&self) -> BTreeMap<String, jiff::Timestamp> {
         self.held.ends()
     }
 
-    /// Has all locks end so many days earlier, as if they had gone by.
+    /// Makes all locks end this many days earlier, as if that time had passed.
     pub fn age_locks(&self, days: i64) {
         self.held.age(days);
     }
 
-    /// From now on, or no more, the lock of this object can't be changed.
+    /// Sets whether this object's lock can't be changed.
     pub fn stick_lock(&self, key: &str, sticks: bool) {
         self.held.stick(key, sticks);
     }
@@ -84,7 +84,7 @@ impl S3Server {
             while let Ok((socket, _)) = listener.accept().await {
                 let service = service.clone();
                 tokio::spawn(async move {
-                    // A client that goes away is no failure of the server's.
+                    // A client that disconnects is not the server's failure.
                     let _ =
                         http1::Builder::new().serve_connection(TokioIo::new(socket), service).await;
                 });

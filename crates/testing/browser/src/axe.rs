@@ -1,5 +1,5 @@
-//! axe-core, which looks for what keeps people from using a page: fetched by npm when a test needs
-//! it, kept in the target folder.
+//! axe-core, which checks pages' accessibility: fetched by npm when a test needs it, kept in the
+//! target folder.
 
 use crate::Browser;
 use serde_json::Value;
@@ -7,12 +7,12 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The script that does the looking.
+/// The axe-core script.
 pub struct Axe(String);
 
 impl Axe {
-    /// Kept in `folder`, for which a test gives `env!("CARGO_TARGET_TMPDIR")`. None, with a word,
-    /// where npm can't fetch it.
+    /// Fetches it into `folder`, usually `env!("CARGO_TARGET_TMPDIR")`. `None`, with a message, if
+    /// npm can't fetch it.
     #[must_use]
     pub fn fetch(folder: &Path) -> Option<Axe> {
         let kept = folder.join("axe-core-4/axe.min.js");
@@ -24,7 +24,7 @@ impl Axe {
     }
 }
 
-/// Other tests may do the same at the same time: whoever is first is it.
+/// Other tests may do the same at the same time: the first one wins.
 fn fetch_into(folder: &Path) -> Option<()> {
     fs::create_dir_all(folder).ok()?;
     let work = tempfile::tempdir_in(folder).ok()?;
@@ -43,7 +43,7 @@ fn fetch_into(folder: &Path) -> Option<()> {
 }
 
 impl Browser {
-    /// What is wrong with the page that is open: each rule that it breaks, and where.
+    /// The open page's violations: each rule that it breaks, and where.
     #[must_use]
     pub fn violations(&self, axe: &Axe) -> Vec<String> {
         self.run(&axe.0, &[]);
@@ -56,7 +56,7 @@ impl Browser {
         found.iter().filter_map(Value::as_str).map(str::to_owned).collect()
     }
 
-    /// How many pixels of the page can only be reached by scrolling sideways.
+    /// By how many pixels the page must be scrolled sideways.
     #[must_use]
     pub fn overflow(&self) -> i64 {
         let wide = "const root = document.documentElement; \

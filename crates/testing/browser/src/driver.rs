@@ -1,4 +1,4 @@
-//! chromedriver: a process of our own that speaks HTTP and JSON on loopback.
+//! chromedriver: a child process that speaks HTTP and JSON on the loopback interface.
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use ureq::Agent;
 
-/// Loading a page on a busy machine takes less.
+/// Timeout; loading a page takes less even on a busy machine.
 const LONGEST: Duration = Duration::from_secs(120);
 
 pub struct Driver {
@@ -36,7 +36,7 @@ impl Driver {
             port.trim_end_matches('.').parse::<u16>().ok()
         });
         let port = port.expect("chromedriver says its port");
-        // It goes on writing, and must not be held up.
+        // It keeps writing, and must not block.
         std::thread::spawn(move || lines.for_each(drop));
         let config = Agent::config_builder()
             .timeout_global(Some(LONGEST))
@@ -46,7 +46,7 @@ impl Driver {
         Driver { process, profile, agent: config.into(), base }
     }
 
-    /// An empty folder.
+    /// The browser's profile folder, empty at first.
     pub fn profile(&self) -> &Path {
         self.profile.path()
     }
@@ -59,12 +59,12 @@ impl Driver {
     pub fn post(&self, path: &str, body: &Value) -> Value {
         let answer = self.agent.post(format!("{}{path}", self.base)).send_json(body);
         let mut answer = answer.expect("chromedriver answers");
-        // Pictures are larger than what ureq takes by itself.
+        // Screenshots exceed ureq's default limit.
         let read = answer.body_mut().with_config().limit(256 << 20).read_json();
         value(path, read)
     }
 
-    /// Whether it worked matters to nobody.
+    /// The outcome doesn't matter.
     pub fn delete(&self, path: &str) {
         let _ = self.agent.delete(format!("{}{path}", self.base)).call();
     }

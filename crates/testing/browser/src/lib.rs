@@ -1,8 +1,8 @@
-//! A real browser for tests: Chromium without a window, led by chromedriver (WebDriver, W3C).
+//! A real browser for tests: headless Chromium, controlled by chromedriver (WebDriver, W3C).
 //!
-//! Methods panic where the browser refuses, as a test would.
+//! Methods panic if the browser reports an error, so that the test fails.
 
-// For tests only: what a browser refuses fails the test.
+// For tests only: an error of the browser fails the test.
 #![allow(clippy::missing_panics_doc)]
 #![forbid(unsafe_code)]
 
@@ -19,13 +19,13 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// A page that hasn't what a test waits for after so long never has.
+/// How long to wait for a condition on a page.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
-/// A script that isn't done after so long never is.
+/// How long a script may run.
 const LONGEST_SCRIPT: Duration = Duration::from_secs(100);
-/// Between looks at the page.
+/// Time between two checks of a condition.
 const LOOK: Duration = Duration::from_millis(20);
-/// How WebDriver marks an element (section 12.2).
+/// The key that marks an element reference in WebDriver (section 12.2).
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
 /// A browser with one page and an empty profile. It ends when dropped.
@@ -34,7 +34,7 @@ pub struct Browser {
     session: String,
 }
 
-/// Keys that have no letter (WebDriver, section 17.4.2).
+/// Keys without a character (WebDriver, section 17.4.2).
 pub mod keys {
     /// Enter.
     pub const ENTER: &str = "\u{e007}";
@@ -47,7 +47,7 @@ pub mod keys {
 }
 
 impl Browser {
-    /// None, with a word, where there is no Chromium or no chromedriver.
+    /// Starts one; `None`, with a message, if Chromium or chromedriver isn't installed.
     #[must_use]
     pub fn start() -> Option<Browser> {
         for program in ["chromium", "chromedriver"] {
@@ -62,7 +62,7 @@ impl Browser {
         let profile = driver.profile().to_string_lossy().into_owned();
         let arguments = [
             "--headless",
-            // Its sandbox needs rights that root in a container hasn't.
+            // Its sandbox needs privileges that root in a container lacks.
             "--no-sandbox",
             "--disable-gpu",
             "--disable-dev-shm-usage",
@@ -85,28 +85,29 @@ impl Browser {
         Some(Browser { driver, session })
     }
 
-    /// Opens an address and waits until it is loaded.
+    /// Opens an address and waits until the page is loaded.
     pub fn open(&self, url: &str) {
         self.post("/url", &json!({ "url": url }));
     }
 
-    /// The address that is open.
+    /// The current address.
     #[must_use]
     pub fn url(&self) -> String {
         text_of(&self.get("/url"))
     }
 
-    /// As the button does.
+    /// Goes back, like the browser's button.
     pub fn back(&self) {
         self.post("/back", &json!({}));
     }
 
-    /// What `return …;` in the page gives. `arguments` are `arguments[0]` and so on.
+    /// Runs a script in the page; returns the value of its `return …;`. `arguments` are
+    /// `arguments[0]` and so on.
     pub fn run(&self, script: &str, arguments: &[Value]) -> Value {
         self.post("/execute/sync", &json!({ "script": script, "args": arguments }))
     }
 
-    /// What the promise that `return …;` gives comes to.
+    /// Runs a script that returns a promise; returns the promise's value.
     pub fn wait_for_promise(&self, script: &str, arguments: &[Value]) -> Value {
         let script = format!(
             "const done = arguments[arguments.length - 1];\n\
@@ -116,10 +117,10 @@ impl Browser {
         self.post("/execute/async", &json!({ "script": script, "args": arguments }))
     }
 
-    /// Waits until `return …;` gives something true, and gives it.
+    /// Waits until a script returns a true value, and returns that.
     ///
     /// # Panics
-    /// If it never does.
+    /// If that takes too long.
     pub fn wait_until(&self, script: &str) -> Value {
         let begun = Instant::now();
         loop {
@@ -133,18 +134,18 @@ impl Browser {
         }
     }
 
-    /// The text that is seen of the first element of this kind.
+    /// The visible text of the first matching element.
     #[must_use]
     pub fn text(&self, css: &str) -> String {
         text_of(&self.get(&format!("/element/{}/text", self.element(css))))
     }
 
-    /// Clicks the first element of this kind.
+    /// Clicks the first matching element.
     pub fn click(&self, css: &str) {
         self.post(&format!("/element/{}/click", self.element(css)), &json!({}));
     }
 
-    /// Types into the first element of this kind; see [`keys`].
+    /// Types into the first matching element; see [`keys`].
     pub fn keys(&self, css: &str, text: &str) {
         let element = self.element(css);
         self.post(&format!("/element/{element}/value"), &json!({ "text": text }));
@@ -161,8 +162,7 @@ impl Browser {
         self.post("/goog/cdp/execute", &command)
     }
 
-    /// What the page wrote to its console since the last call; errors of scripts and of loading
-    /// are there, too.
+    /// What the page wrote to its console since the last call, including script and loading errors.
     #[must_use]
     pub fn console(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({ "type": "browser" }));
@@ -170,7 +170,7 @@ impl Browser {
         entries.iter().map(|entry| text_of(&entry["message"])).collect()
     }
 
-    /// Writes what is seen into a PNG file.
+    /// Saves a screenshot as a PNG file.
     ///
     /// # Panics
     /// If the file can't be written.
@@ -205,7 +205,7 @@ fn text_of(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// Where PATH has a program.
+/// The path of a program in PATH.
 fn program_path(name: &str) -> String {
     let folders = std::env::var_os("PATH").unwrap_or_default();
     let found = std::env::split_paths(&folders).map(|folder| folder.join(name));

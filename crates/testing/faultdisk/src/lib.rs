@@ -1,6 +1,5 @@
-//! Disks that fail when a test says so: loop devices over a file that a small FUSE server of ours
-//! serves from memory. It can rot (wrong bytes until they are written again), refuse writes, and be
-//! gone.
+//! Disks that fail on demand: loop devices over a file that a small FUSE server serves from memory.
+//! It can rot (return wrong bytes until they are rewritten), refuse writes, or disappear.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +11,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A file that fails on demand; gone with its mount when dropped.
+/// A file that fails on demand; dropping it removes its mount.
 #[derive(Debug)]
 pub struct FaultyFile {
     path: PathBuf,
@@ -20,7 +19,7 @@ pub struct FaultyFile {
     _session: BackgroundSession,
 }
 
-/// What the server serves, and how badly.
+/// The served data and its current faults.
 #[derive(Debug, Default)]
 struct State {
     bytes: Vec<u8>,
@@ -30,15 +29,15 @@ struct State {
     takes_bytes: Option<usize>,
 }
 
-/// Rot comes in pieces of this size.
+/// The size of a rotten block.
 pub const BLOCK: usize = 4096;
 
 impl FaultyFile {
-    /// A file of this size full of zeroes, served at `folder`, an empty folder. Needs root and
+    /// Serves a file of this size, filled with zeroes, at `folder`, an empty folder. Needs root and
     /// `/dev/fuse`.
     ///
     /// # Errors
-    /// When it can't be mounted there.
+    /// If it can't be mounted there.
     pub fn serve(folder: &Path, size: usize) -> io::Result<FaultyFile> {
         let state = Arc::new(Mutex::new(State { bytes: vec![0; size], ..State::default() }));
         let mut config = Config::default();
@@ -47,12 +46,13 @@ impl FaultyFile {
         Ok(FaultyFile { path: folder.join(server::NAME), state, _session: session })
     }
 
-    /// The file, to be given to `losetup`.
+    /// The file, for `losetup`.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Turns a bit in every block for which `which` says so, as it lies on the medium; how many.
+    /// Flips a bit in every block for which `which` returns `true`, given its contents; returns how
+    /// many.
     pub fn rot(&self, which: impl Fn(&[u8]) -> bool) -> usize {
         self.with(|state| {
             let blocks = state.bytes.chunks_mut(BLOCK).filter(|block| which(block));
@@ -60,22 +60,22 @@ impl FaultyFile {
         })
     }
 
-    /// The next so many writes fail with EIO; what they would have written is lost.
+    /// Makes the next `count` writes fail with EIO; their data is lost.
     pub fn fail_writes(&self, count: usize) {
         self.with(|state| state.writes_to_fail = count);
     }
 
-    /// Writes behind so many bytes fail with EIO from now on: the disk is smaller than it said.
+    /// Makes writes beyond this many bytes fail with EIO: the disk is smaller than it claimed.
     pub fn take_only(&self, bytes: usize) {
         self.with(|state| state.takes_bytes = Some(bytes));
     }
 
-    /// How many writes have failed so far.
+    /// Number of failed writes so far.
     pub fn writes_failed(&self) -> usize {
         self.with(|state| state.writes_failed)
     }
 
-    /// Every request fails with EIO, or no more: then it is back as it was when it went.
+    /// Sets whether every request fails with EIO; when it returns, its contents are unchanged.
     pub fn set_gone(&self, gone: bool) {
         self.with(|state| state.gone = gone);
     }

@@ -71,7 +71,7 @@ impl Filesystem for Server {
         }
     }
 
-    /// Past the page cache, which would hide the faults.
+    /// Bypass the page cache, which would hide the faults.
     fn open(&self, _: &Request, _: INodeNo, _: OpenFlags, reply: ReplyOpen) {
         reply.opened(FileHandle(0), FopenFlags::FOPEN_DIRECT_IO);
     }

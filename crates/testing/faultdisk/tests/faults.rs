@@ -1,4 +1,4 @@
-//! The faults themselves, seen by a program that reads and writes.
+//! The faults, as seen by a program that reads and writes.
 
 use braid_faultdisk::{BLOCK, FaultyFile};
 use std::fs::File;

@@ -3,8 +3,8 @@ use crate::mutate::mutate;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-/// Runs a target with one changed seed after the other. The same seeds and the
-/// same number give the same inputs.
+/// Runs a target with mutated seeds, one after another. The same seeds and number give the same
+/// inputs.
 pub struct Fuzzer {
     target: Target,
     seeds: Vec<Vec<u8>>,
@@ -14,9 +14,9 @@ pub struct Fuzzer {
 /// An input that made the target panic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The input, made as short as it could be.
+    /// The input, shortened as far as possible.
     pub input: Vec<u8>,
-    /// What the panic said.
+    /// The panic's message.
     pub message: String,
 }
 
@@ -26,7 +26,7 @@ impl Fuzzer {
         Fuzzer { target, seeds, rng: fastrand::Rng::with_seed(number) }
     }
 
-    /// Tries the seeds as they are and `count` changed ones.
+    /// Tries the unchanged seeds and `count` mutated ones.
     ///
     /// # Errors
     /// The first [`Failure`].
@@ -35,7 +35,7 @@ impl Fuzzer {
         (0..count).try_for_each(|_| self.step())
     }
 
-    /// Tries changed seeds for some time; returns how many.
+    /// Tries mutated seeds for some time; returns how many.
     ///
     /// # Errors
     /// The first [`Failure`].
@@ -63,7 +63,7 @@ fn attempt(target: Target, input: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// What the target's panic says, if it panics.
+/// The target's panic message, if it panics.
 fn message(target: Target, input: &[u8]) -> Option<String> {
     let panic = catch_unwind(AssertUnwindSafe(|| (target.run)(input))).err()?;
     let text = panic.downcast_ref::<String>().cloned();
@@ -71,7 +71,7 @@ fn message(target: Target, input: &[u8]) -> Option<String> {
     Some(text.unwrap_or_else(|| "it panicked".to_owned()))
 }
 
-/// Leaves out what isn't needed to make the target panic, ever smaller parts.
+/// Removes ever smaller parts that aren't needed to make the target panic.
 fn shortened(target: Target, mut input: Vec<u8>) -> Failure {
     let mut size = input.len().div_ceil(2);
     while size > 0 {

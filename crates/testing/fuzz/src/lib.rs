@@ -1,11 +1,10 @@
 //! Fuzz targets for everything that reads bytes from outside, and a runner for
 //! them on stable Rust.
 //!
-//! A [`Target`] is a plain function that is given any bytes and panics if the
-//! code under it is wrong. Two things run them:
-//! - [`Fuzzer`] mutates the seeds under `fuzz/corpus-seeds/<target>/` without
-//!   knowing what they reach; the normal tests do that for a bounded count of
-//!   inputs, the program `braid-fuzz` for a time;
+//! A [`Target`] is a plain function that takes arbitrary bytes and panics if the tested code is
+//! wrong. Two things run them:
+//! - [`Fuzzer`] mutates the seeds under `fuzz/corpus-seeds/<target>/`, unguided; the normal tests
+//!   do that for a bounded number of inputs, the program `braid-fuzz` for a given time;
 //! - the libFuzzer programs in `fuzz/`, which are guided by coverage.
 //!
 //! `.ci/fuzz [SECONDS]` runs both.

@@ -1,11 +1,11 @@
-//! Changes that are likely to lead somewhere.
+//! Mutations that are likely to reach something.
 
 use fastrand::Rng;
 
-/// Changes one of `seeds` a little, or more than a little.
+/// Mutates one of `seeds`, more or less strongly.
 pub fn mutate(seeds: &[Vec<u8>], max_len: usize, rng: &mut Rng) -> Vec<u8> {
     let mut bytes = rng.choice(seeds).cloned().unwrap_or_default();
-    // Most inputs should differ in little from what is well-formed.
+    // Most inputs should differ little from well-formed ones.
     let changes = 1 << rng.u32(0..5);
     for _ in 0..rng.usize(1..=changes) {
         change(&mut bytes, seeds, rng);
@@ -63,7 +63,7 @@ fn change(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) {
     }
 }
 
-/// A number where something may wrap, of 1 to 8 bytes.
+/// A number of 1 to 8 bytes at which something may overflow.
 fn edge(rng: &mut Rng) -> Vec<u8> {
     let power = 1u64.checked_shl(rng.u32(0..64)).unwrap_or(0);
     let number = power.wrapping_add(rng.u64(0..3)).wrapping_sub(1);
@@ -88,7 +88,7 @@ fn word<'a>(bytes: &'a [u8], rng: &mut Rng) -> &'a [u8] {
     &bytes[word_at(bytes, rng.usize(0..=bytes.len()))]
 }
 
-/// The letters and digits around a place.
+/// The letters and digits around a position.
 fn word_at(bytes: &[u8], at: usize) -> std::ops::Range<usize> {
     let in_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || *byte == b'.';
     let start = bytes[..at].iter().rposition(|byte| !in_word(byte)).map_or(0, |place| place + 1);

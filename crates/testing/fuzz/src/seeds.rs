@@ -22,7 +22,7 @@ impl std::fmt::Display for SeedError {
 
 impl std::error::Error for SeedError {}
 
-/// Where the seeds of a target are, in this source tree.
+/// The folder of a target's seeds in this source tree.
 pub fn seeds_folder(target: &Target) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus-seeds").join(target.name)
 }

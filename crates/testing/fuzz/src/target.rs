@@ -58,14 +58,14 @@ pub use web::web;
 pub use wire::wire;
 pub use words::words;
 
-/// Something that takes any bytes.
+/// Something that takes arbitrary bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
     /// Its name; also that of its folder of seeds and its libFuzzer program.
     pub name: &'static str,
-    /// Panics where the code under test is wrong.
+    /// Panics if the code under test is wrong.
     pub run: fn(&[u8]),
-    /// Longer inputs find nothing that these don't.
+    /// Maximum input length; longer inputs find nothing more.
     pub max_len: usize,
 }
 

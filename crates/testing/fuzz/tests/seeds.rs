@@ -1,5 +1,4 @@
-//! Seeds that the parsers refuse lead nowhere: what is well-formed in its
-//! format must be read.
+//! Seeds that parsers refuse are useless: what is well-formed in its format must be accepted.
 
 use braid_control::{config::Config, join_line::JoinLine};
 use braid_fuzz::{Target, seeds, seeds_folder};

@@ -1,8 +1,8 @@
-//! Every target survives its seeds and a bounded number of changed ones.
+//! Every target survives its seeds and a bounded number of mutated ones.
 
 use braid_fuzz::{Failure, Fuzzer, TARGETS, Target, seeds, seeds_folder};
 
-/// The seed of the run, another one by `BRAID_FUZZ_SEED`.
+/// The run's seed; `BRAID_FUZZ_SEED` sets another.
 fn seed() -> u64 {
     std::env::var("BRAID_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1)
 }
@@ -150,7 +150,7 @@ fn web() {
     survives("web", 20_000);
 }
 
-/// A target that is never tested here would be forgotten.
+/// A target that isn't tested here would be forgotten.
 #[test]
 fn every_target_is_tested_and_has_a_libfuzzer_program() {
     let source = include_str!("targets.rs");

@@ -3,18 +3,18 @@ use braid_units::ByteSize;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A mounted btrfs; gone when dropped.
+/// A mounted btrfs, removed when dropped.
 pub struct Btrfs {
-    /// Where it is mounted.
+    /// Its mount point.
     pub path: PathBuf,
     _disk: LoopDisk,
 }
 
 impl Btrfs {
-    /// A new one called `name`, on a sparse disk of `size`, mounted in `folder`.
+    /// A new btrfs called `name`, on a sparse disk of `size`, mounted in `folder`.
     ///
     /// # Panics
-    /// When that isn't possible.
+    /// If that isn't possible.
     pub fn new(folder: &Path, name: &str, size: ByteSize) -> Btrfs {
         let disk = LoopDisk::new(folder, &format!("{name}.img"), size).unwrap();
         run("mkfs.btrfs", &["-q", "-L", name, disk.path()]);
@@ -24,10 +24,10 @@ impl Btrfs {
         Btrfs { path, _disk: disk }
     }
 
-    /// An empty subvolume.
+    /// Creates an empty subvolume.
     ///
     /// # Panics
-    /// When that isn't possible.
+    /// If that isn't possible.
     pub fn subvolume(&self, name: &str) -> PathBuf {
         let path = self.path.join(name);
         run("btrfs", &["-q", "subvolume", "create", path.to_str().unwrap()]);

@@ -4,10 +4,11 @@ use std::fs;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
 use std::path::Path;
 
-/// Files of every kind that a filesystem knows, one of `big` bytes; `seed` makes their contents.
+/// Creates files of every kind that a filesystem supports, one of `big` bytes; their contents
+/// depend on `seed`.
 ///
 /// # Panics
-/// When that isn't possible.
+/// If that isn't possible.
 pub fn fill(folder: &Path, seed: u64, big: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let inside = folder.join("a folder").join("deeper");
@@ -34,11 +35,11 @@ pub fn fill(folder: &Path, seed: u64, big: usize) {
     fs::write(folder.join("naïve \u{1F600} 'name' \n"), b"x").unwrap();
 }
 
-/// Changes of every kind to what [`fill`] made, `big` bytes in its big file; may be done again with
+/// Changes what [`fill`] created in every way, `big` bytes of its big file; may be repeated with
 /// another seed.
 ///
 /// # Panics
-/// When that isn't possible.
+/// If that isn't possible.
 pub fn change(folder: &Path, seed: u64, big: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     let inside = folder.join("a folder").join("deeper");

@@ -1,6 +1,5 @@
-//! Disks for tests: loop devices over sparse files, used in a mount namespace of the test's own,
-//! where Braid sees no others: neither the host's disks and pools nor those of tests that run at
-//! the same time.
+//! Disks for tests: loop devices over sparse files, used in the test's own mount namespace, where
+//! Braid sees no others: neither the host's disks and pools nor those of other tests.
 
 #![forbid(unsafe_code)]
 
@@ -18,19 +17,18 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Set in the process that is in its own mount namespace: the folder in memory that is the test's
-/// own.
+/// Set in the process inside the mount namespace: the test's own folder in memory.
 const INSIDE: &str = "BRAID_TEST_IN_PRIVATE_MOUNTS";
-/// Makes Braid see only loop devices of files below these folders (`braid_disks::scope`).
+/// Makes Braid see only loop devices over files below these folders (`braid_disks::scope`).
 const SEEN: &str = "BRAID_ONLY_LOOPS_BELOW";
 
-/// Runs `body` in a process whose mounts nobody else sees, so that nothing stays busy, and which
-/// sees only disks below [`fast_folder`] and the folder for temporary files, which are both its
-/// own: the test `name` (its whole path, as `module::test`) starts itself again there. Where that
-/// isn't possible it says so and does nothing.
+/// Runs `body` in a process with private mounts, so that nothing stays busy, which sees only disks
+/// below [`fast_folder`] and the folder for temporary files; both belong to it alone. The test
+/// `name` (its whole path, as `module::test`) restarts itself there. If that isn't possible it says
+/// so and does nothing.
 ///
 /// # Panics
-/// When the test fails.
+/// If the test fails.
 pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     if std::env::var_os(INSIDE).is_some() {
         return body();
@@ -42,7 +40,7 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     let this_program = std::env::current_exe().expect("a test knows its own program");
     let own = |parent: PathBuf| tempfile::tempdir_in(parent).expect("there is room for a folder");
     let (fast, large) = (own(fast_folder()), own(std::env::temp_dir()));
-    // Servers run as users of their own, and have their temporary files there, as in /tmp.
+    // Servers run as other users, and have their temporary files there, as in /tmp.
     std::fs::set_permissions(large.path(), std::fs::Permissions::from_mode(0o1777))
         .expect("the folder is ours");
     let seen = format!("{}:{}", fast.path().display(), large.path().display());
@@ -58,15 +56,15 @@ pub fn in_private_mounts(name: &str, body: impl FnOnce()) {
     assert!(status.success(), "{name} failed in its mount namespace: {status}");
 }
 
-/// Another test that looks at all disks has each open for less than this.
+/// Another test that looks at all disks keeps each open for less than this.
 const LOOKED_AT: Duration = Duration::from_secs(5);
-/// What mount(8) says of a device that somebody has open for himself.
+/// The error of mount(8) for a device that is open exclusively.
 const BUSY: &str = "already mounted or mount point busy";
 
-/// Runs a program. A mount is tried again while another process looks at the device.
+/// Runs a program. A mount is retried while another process looks at the device.
 ///
 /// # Panics
-/// When it fails; with what it said.
+/// If it fails, with its output.
 pub fn run(program: &str, arguments: &[&str]) {
     let deadline = Instant::now() + LOOKED_AT;
     loop {
@@ -81,7 +79,7 @@ pub fn run(program: &str, arguments: &[&str]) {
     }
 }
 
-/// Where the disks' files lie best: in memory, where there is such a folder.
+/// The best folder for the disks' files: in memory, if there is one.
 pub fn fast_folder() -> PathBuf {
     if let Some(own) = std::env::var_os(INSIDE) {
         return own.into();
@@ -98,10 +96,10 @@ pub struct LoopDisk {
 }
 
 impl LoopDisk {
-    /// A disk of this size full of zeroes, in a sparse file of this name in the folder.
+    /// A disk of this size filled with zeroes, in a sparse file of this name in the folder.
     ///
     /// # Errors
-    /// When the file can't be made, or `losetup` fails or finds no free loop device.
+    /// When the file can't be created, or `losetup` fails or finds no free loop device.
     pub fn new(folder: &Path, name: &str, size: ByteSize) -> io::Result<LoopDisk> {
         let file = folder.join(name);
         File::create(&file)?.set_len(size.bytes())?;
@@ -113,13 +111,14 @@ impl LoopDisk {
         &self.device
     }
 
-    /// The file that holds its bytes.
+    /// The file with its contents.
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// Makes two partitions, one of `first` bytes (whole MiB) and one of the rest: `/dev/loop3p1`
-    /// and `/dev/loop3p2`. The kernel is told by `partx`, since it may know no partition tables.
+    /// Creates two partitions, one of `first` bytes (whole MiB) and one of the rest: `/dev/loop3p1`
+    /// and `/dev/loop3p2`. The kernel is told by `partx`, since it may not support partition
+    /// tables.
     ///
     /// # Errors
     /// When the file's size can't be read, the device can't be written, or `partx` can't be
@@ -137,18 +136,18 @@ impl LoopDisk {
         }
         record[510..].copy_from_slice(&[0x55, 0xaa]);
         std::fs::OpenOptions::new().write(true).open(&self.device)?.write_all(&record)?;
-        // They may be there already.
+        // They may exist already.
         let _ = Command::new("partx").args(["--add", &self.device]).output()?;
         Ok([1, 2].map(|number| format!("{}p{number}", self.device)))
     }
 
-    /// Pulls the plug; the bytes stay. It mustn't be in use, or else it goes when it isn't any
-    /// more.
+    /// Unplugs the disk; its contents stay. It mustn't be in use: otherwise it disappears only when
+    /// it no longer is.
     pub fn unplug(self) -> PathBuf {
         self.file.clone()
     }
 
-    /// Plugs in a disk with the bytes of this file; it may get another node than before.
+    /// Plugs in a disk with the contents of this file; its node may differ from before.
     ///
     /// # Errors
     /// When `losetup` fails or finds no free loop device.
@@ -159,7 +158,7 @@ impl LoopDisk {
 
 impl Drop for LoopDisk {
     fn drop(&mut self) {
-        // One that is gone already is fine.
+        // It may be gone already.
         let _ = Command::new("partx").args(["--delete", &self.device]).output();
         let _ = losetup(&["--detach", &self.device]);
     }
@@ -167,7 +166,7 @@ impl Drop for LoopDisk {
 
 fn attach(file: &Path) -> io::Result<String> {
     let mut last = io::Error::other("no loop device is free");
-    // Another process may take the free one that losetup found.
+    // Another process may take the free device that losetup found.
     for _ in 0..20 {
         match losetup(&["--find", "--show", "--partscan", &file.to_string_lossy()]) {
             Ok(device) => return Ok(device),

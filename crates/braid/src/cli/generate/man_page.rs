@@ -1,5 +1,5 @@
-//! A command's man page: clap_mangen writes what clap knows; what we write after the help becomes
-//! the sections that readers of man pages look for.
+//! A command's man page: clap_mangen writes what clap knows; our text after the help becomes the
+//! sections that readers of man pages expect.
 
 use crate::cli::manual_pages;
 use clap::{Arg, ArgAction, Command};
@@ -7,7 +7,7 @@ use clap_mangen::Man;
 use roff::{Inline, Roff, bold, italic, roman};
 use std::io;
 
-/// Where packages put the manual.
+/// Where packages install the manual.
 pub const SITE: &str = "/usr/share/doc/braid/html";
 
 /// `braid-pool-create`.
@@ -17,7 +17,7 @@ pub fn name(command: &Command) -> String {
 
 pub fn render(command: &Command) -> io::Result<Vec<u8>> {
     let mut page = Vec::new();
-    // Of what only `--help` tells, and `-h` not, the library writes the name alone.
+    // For arguments shown only by `--help` and not by `-h`, the library writes just the name.
     let told = command.clone().mut_args(|argument| argument.hide_short_help(false));
     let mut man = Man::new(told)
         .title(name(command).to_uppercase())
@@ -42,7 +42,7 @@ pub fn render(command: &Command) -> io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// Day of the release, where the packager says it: the same sources give the same bytes
+/// Day of the release, if the packager sets it: the same sources then give the same bytes
 /// (<https://reproducible-builds.org/specs/source-date-epoch/>).
 fn date() -> Option<String> {
     let seconds = std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok()?;
@@ -50,8 +50,8 @@ fn date() -> Option<String> {
     Some(time.strftime("%Y-%m-%d").to_string())
 }
 
-/// The command with what is its own, each with the name of its value; what all commands take is
-/// among the options.
+/// The command with its own arguments, each with the name of its value; those that all commands
+/// take are among the options.
 fn synopsis(command: &Command) -> Roff {
     let words = command.get_bin_name().unwrap_or(command.get_name());
     let mut line = vec![bold(words)];
@@ -136,7 +136,7 @@ fn after_help(command: &Command) -> Roff {
             roff.control("SH", [head]);
             section = head;
         }
-        // Lines are as we cut them.
+        // Keep our line breaks.
         roff.control("PP", []);
         roff.control("nf", []);
         for line in rest.trim_matches('\n').lines() {
@@ -147,7 +147,7 @@ fn after_help(command: &Command) -> Roff {
     roff
 }
 
-/// The command above, those below, and the manual.
+/// The parent command, the subcommands, and the manual.
 fn see_also(command: &Command) -> Roff {
     let words = command.get_bin_name().unwrap_or_default();
     let above = words.rsplit_once(' ').map(|(above, _)| above.replace(' ', "-"));

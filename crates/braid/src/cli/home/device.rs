@@ -4,8 +4,8 @@ use braid_engines::slot;
 use braid_linux::netlink::Netlink;
 use std::path::Path;
 
-/// A name for the device of this config's tunnel that no other one has: what a
-/// tunnel sets on the host (control socket, tables, marks) follows from it.
+/// An unused name for the device of this config's tunnel: everything that the tunnel sets on the
+/// host (control socket, tables, marks) is derived from it.
 pub fn free_device(file: &Path) -> Result<DeviceName, Failure> {
     let present = Netlink::open()
         .and_then(|mut netlink| netlink.links())
@@ -16,7 +16,7 @@ pub fn free_device(file: &Path) -> Result<DeviceName, Failure> {
 }
 
 fn first_free(taken: &[String]) -> Option<DeviceName> {
-    // Devices that aren't tunnels have slots too, which nobody uses.
+    // Devices that aren't tunnels have slots too, but don't use them.
     let tunnels = || taken.iter().filter(|name| name.starts_with(PREFIX));
     let is_free =
         |name: &String| !taken.contains(name) && tunnels().all(|other| slot(other) != slot(name));
@@ -25,10 +25,10 @@ fn first_free(taken: &[String]) -> Option<DeviceName> {
 }
 
 const PREFIX: &str = "braid";
-/// Among so many there is one of each slot.
+/// This many names cover every slot.
 const MOST: u32 = 4096;
 
-/// Names that configs beside this one have, also of tunnels that are down.
+/// Names in the configs next to this one, including those of tunnels that are down.
 fn names_of_others(file: &Path) -> Vec<String> {
     let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
     let Ok(files) = std::fs::read_dir(folder.unwrap_or(Path::new("."))) else {

@@ -6,21 +6,21 @@ use braid_control::join_line::JoinLine;
 use braid_handshake::{PrivateKey, os_random};
 use std::path::{Path, PathBuf};
 
-/// What a join writes. The config, which names the others, is last: until then
-/// all is as it was.
+/// The files that a join writes. The config, which names the others, comes last: until then nothing
+/// has changed.
 pub struct Files {
     pub config: PathBuf,
     pub key: PathBuf,
     pub preshared_key: PathBuf,
     pub token: PathBuf,
-    /// Of a join by the same line: what there is of them stays.
+    /// Whether an earlier join by the same line wrote them: those that exist are kept.
     pub are_kept: bool,
 }
 
 impl Files {
-    /// Beside the config; where keys are already, under further names. A tunnel
-    /// that runs removes the token that its config names, perhaps only now: a new
-    /// one has another name. A join by the same line goes on with what it has.
+    /// Files next to the config; if there are keys already, under other names. A running tunnel
+    /// removes the token that its config names, perhaps only now, so a new token gets another name.
+    /// A join by the same line continues with its files.
     pub fn beside(config: &Path, old: Option<&Joined>) -> Files {
         let config = config.to_owned();
         if let Some(secrets) = old.and_then(|old| old.by_this_line.clone()) {
@@ -39,7 +39,7 @@ impl Files {
         Files { config, key, preshared_key, token, are_kept: false }
     }
 
-    /// Writes them, and takes `old` down in between.
+    /// Writes them, taking `old` down in between.
     pub fn write(&self, line: &JoinLine, text: &str, old: Option<&Joined>) -> Result<(), Failure> {
         let folder = self.config.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder).map_err(writing(folder))?;

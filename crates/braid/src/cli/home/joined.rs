@@ -11,24 +11,24 @@ use braid_control::join_line::JoinLine;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// What is there of a config that is joined by again.
+/// What exists of an earlier join of a config that joins again.
 pub struct Joined {
     file: PathBuf,
-    /// Of its tunnel; none of a config that can't be read.
+    /// Its tunnel's device; `None` if the config can't be read.
     pub device: Option<DeviceName>,
-    /// Where its tunnel would be asked, whether it runs or not.
+    /// The client for its tunnel, whether that runs or not.
     client: Option<Client>,
     running: bool,
-    /// Those beside the config that it names, whether they are there or not.
+    /// The secrets next to the config that it names, whether they exist or not.
     pub secrets: Vec<PathBuf>,
-    /// Those of a join by this very line, which may have been broken off: its key may be the one
-    /// that the line has let in, once.
+    /// The secrets of an earlier, perhaps interrupted, join by the same line: its key may be the
+    /// one that the line has let in.
     pub by_this_line: Option<Secrets>,
-    /// It is joined to the concentrator that the line is of.
+    /// Whether it joined the concentrator that the line is from.
     same_concentrator: bool,
-    /// Homes call here.
+    /// Whether it is a concentrator's config.
     is_concentrator: bool,
-    /// A copy of the config goes there.
+    /// Where a copy of the config is saved.
     pub copy: PathBuf,
 }
 
@@ -37,20 +37,20 @@ pub struct Joined {
 pub struct Secrets {
     pub key: PathBuf,
     pub preshared_key: PathBuf,
-    /// Gone when it has been used.
+    /// The token; its file is gone once it has been used.
     pub token: PathBuf,
 }
 
-/// The config as it becomes.
+/// The resulting config.
 pub struct Kept {
     /// Its text.
     pub text: String,
-    /// The stand-ins that it has no more.
+    /// The stand-ins that were removed.
     pub gone: Vec<String>,
 }
 
 impl Joined {
-    /// None where nothing is there yet.
+    /// Looks for an earlier join; `None` if there is none.
     pub fn find(file: &Path, line: &JoinLine) -> Result<Option<Joined>, Failure> {
         let found = |client: Option<Client>, running| Joined {
             file: file.to_owned(),
@@ -64,7 +64,7 @@ impl Joined {
             copy: free_file(&file.with_extension("old"), &[]),
         };
         if !file.exists() {
-            // Its files were removed while it runs.
+            // The tunnel is running, but its files were removed.
             return Ok(running_of(file, Path::new(RUN)).map(|client| found(Some(client), true)));
         }
         let Ok(config) = AnyConfig::load(file) else { return Ok(Some(found(None, false))) };
@@ -82,7 +82,7 @@ impl Joined {
         Ok(Some(joined))
     }
 
-    /// Why nothing is done without `--replace`.
+    /// Why `--replace` is required.
     pub fn refusal(&self) -> String {
         let file = self.file.display();
         if !self.file.exists() {
@@ -91,7 +91,7 @@ impl Joined {
                  --config {file}` takes it down, `--replace` does so and joins again"
             );
         }
-        // Whoever broke it off after the files were there may have used up the line.
+        // If it was interrupted after the files were written, the line may be used up.
         let to = match self.same_concentrator {
             true => " to this concentrator (`braid up` continues it, if it was interrupted)",
             false => "",
@@ -106,7 +106,7 @@ impl Joined {
         )
     }
 
-    /// Why not even `--replace` does.
+    /// Why not even `--replace` helps.
     pub fn never(&self) -> Option<String> {
         let file = self.file.display();
         let why = format!(
@@ -116,7 +116,7 @@ impl Joined {
         self.is_concentrator.then_some(why)
     }
 
-    /// All that the config has but what the line gives, or why that can't be kept.
+    /// The config with everything kept that the line doesn't set, or why that is impossible.
     pub fn keep(&self, anew: &JoinedAnew) -> Result<Kept, String> {
         let told = |error: &dyn std::fmt::Display| error.to_string();
         let mut editor = ConfigEditor::open(&self.file).map_err(|error| told(&error))?;
@@ -125,7 +125,7 @@ impl Joined {
         Ok(Kept { text: editor.to_string(), gone })
     }
 
-    /// For the plan.
+    /// What the plan says about it.
     pub fn what_becomes_of_it(&self, kept: &Result<Kept, String>) -> Vec<String> {
         let file = self.file.display();
         let mut lines = Vec::new();
@@ -162,7 +162,7 @@ impl Joined {
         lines
     }
 
-    /// The config as it was, where it becomes `new`.
+    /// Saves a copy of the config if `new` differs from it.
     pub fn save_copy(&self, new: &str) -> Result<(), Failure> {
         if !self.file.exists() {
             return Ok(());
@@ -189,8 +189,8 @@ impl Joined {
         }
     }
 
-    /// Those of the join that is replaced; the new one's have other names. None of one that goes
-    /// on.
+    /// Removes the secrets of the replaced join; the new one's have other names. Does nothing if
+    /// the join is continued.
     pub fn remove_secrets(&self) {
         if self.by_this_line.is_some() {
             return;
@@ -206,17 +206,17 @@ impl Joined {
     }
 }
 
-/// The secrets that a join has put beside the config.
+/// The secrets that a join wrote next to the config.
 fn secrets(config: &Config) -> Vec<PathBuf> {
     let beside = config.key_files().filter(|file| file.parent() == config.file.parent());
     beside.map(Path::to_path_buf).collect()
 }
 
-/// Those of a join by this line, as far as the config's tunnel can do with them.
+/// The secrets of a join by this line, if the config's tunnel can use them.
 fn secrets_of(config: &Config, line: &JoinLine) -> Option<Secrets> {
     let peer = config.peers.iter().find(|peer| peer.public_key == line.concentrator)?;
     let (secret, token) = (peer.preshared_key_file.as_ref()?, peer.enrolment_key_file.as_ref()?);
-    // The line gives a secret of its own.
+    // Each line contains a secret of its own.
     let of_line = line.token.preshared_key().to_base64();
     let is_it = *read_preshared_key(secret).ok()?.to_base64() == *of_line;
     let key = &config.interface.private_key_file;

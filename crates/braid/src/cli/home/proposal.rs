@@ -1,4 +1,4 @@
-//! Which links a home's first config has.
+//! The links in a home's first config.
 
 use super::super::uplinks::Uplink;
 use crate::daemon::hardware::{CLASS_NET, Hardware};
@@ -7,25 +7,25 @@ use braid_linux::network_manager;
 use std::fs;
 use std::path::Path;
 
-/// Links for one that moves: they come and go, by whatever name.
+/// Links of a laptop: its interfaces come and go, with changing names.
 const OF_A_LAPTOP: [(LinkKind, &str); 3] =
     [(LinkKind::Ethernet, "ethernet"), (LinkKind::Wifi, "wifi"), (LinkKind::Tether, "phone")];
 
-/// A link to be written.
+/// A link to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposed {
-    /// Its name, not yet one that the config takes.
+    /// Its name, which may not be valid in a config yet.
     pub name: String,
-    /// What the config says of its interface.
+    /// How the config selects its interface.
     pub by: By,
 }
 
-/// How its interface is found.
+/// How a link's interface is found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum By {
     /// By its name.
     Interface(String),
-    /// By what it is.
+    /// By its kind.
     Kind(LinkKind),
 }
 
@@ -35,12 +35,12 @@ impl Proposed {
     }
 }
 
-/// Each of these by its name.
+/// A link for each of these, by name.
 pub fn by_name(uplinks: &[Uplink]) -> Vec<Proposed> {
     uplinks.iter().map(|uplink| Proposed::named(&uplink.interface)).collect()
 }
 
-/// Those of a laptop by what they are, whether they are there or not; what else is there by name.
+/// A laptop's usual links by kind, whether they exist now or not; other uplinks by name.
 pub fn by_kind(uplinks: &[Uplink]) -> Vec<Proposed> {
     let kind = |uplink: &Uplink| {
         let class_net = Path::new(CLASS_NET);
@@ -61,7 +61,7 @@ fn with_kinds(uplinks: &[Uplink], kinds: &[Option<LinkKind>]) -> Vec<Proposed> {
         found.push(Proposed { name: "modem".to_owned(), by: By::Kind(LinkKind::Wwan) });
     }
     for (at, (uplink, kind)) in uplinks.iter().zip(kinds).enumerate() {
-        // The link of its kind takes one of them.
+        // The link by kind covers only one of them.
         if kind.is_none() || kinds[..at].contains(kind) {
             found.push(Proposed::named(&uplink.interface));
         }
@@ -75,14 +75,14 @@ fn hardware_address(text: &str) -> Option<[u8; 6]> {
     bytes?.try_into().ok()
 }
 
-/// Whether this is a computer that is carried about: it has a battery of its own, or Wi-Fi that
-/// NetworkManager keeps.
+/// Whether this is a portable computer: it has a battery, or Wi-Fi managed by NetworkManager.
 pub fn is_laptop() -> bool {
     has_battery(Path::new("/sys/class/power_supply"))
         || network_manager::runs() && has_wifi(Path::new(CLASS_NET))
 }
 
-/// Those of mice and the like have the scope `Device` (sysfs-class-power of Linux' ABI documents).
+/// Batteries of mice and the like have the scope `Device` (sysfs-class-power in Linux' ABI
+/// documentation).
 fn has_battery(power_supply: &Path) -> bool {
     let says = |folder: &Path, file: &str, word: &str| {
         fs::read_to_string(folder.join(file)).is_ok_and(|text| text.trim() == word)

@@ -4,11 +4,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
-/// Files of secrets that a config is to name.
+/// Files with secrets that a config will name.
 pub struct Secrets<'a, const N: usize>(pub [(&'a PathBuf, Zeroizing<String>); N]);
 
 impl<const N: usize> Secrets<'_, N> {
-    /// All of them, or none.
+    /// Writes all of them, or none.
     pub fn write(&self) -> Result<(), Failure> {
         let write = |(file, secret): &(&PathBuf, Zeroizing<String>)| {
             write_secret(file, secret).map_err(writing(file))
@@ -20,7 +20,8 @@ impl<const N: usize> Secrets<'_, N> {
         written
     }
 
-    /// Of no use without the config; what is told is the first error.
+    /// They are useless without the config. Errors are ignored: the first error is the one to
+    /// report.
     pub fn remove(&self) {
         for (file, _) in &self.0 {
             let _ = braid_durable::remove(file);

@@ -1,4 +1,4 @@
-//! Joins one more concentrator, which stands in for the one that a home has.
+//! Joins a further concentrator, which stands in for the home's first.
 
 use super::super::confirm::confirm;
 use super::super::failure::{self, Failure};
@@ -71,12 +71,12 @@ impl Join {
     }
 }
 
-/// What is to be written.
+/// What to write.
 struct StandIn {
     line: JoinLine,
-    /// Of the new peer.
+    /// The new peer's name.
     name: Name,
-    /// Of the one whose place it takes.
+    /// The name of the peer that it stands in for.
     owner: Name,
     preshared_key: PathBuf,
     token: PathBuf,

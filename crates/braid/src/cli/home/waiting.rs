@@ -6,14 +6,15 @@ use braid_control::status::{PathState, PeerStatus, Status, Traffic};
 use jiff::Timestamp;
 use std::time::{Duration, Instant};
 
-/// A modem that has to dial included.
+/// Long enough for a modem that has to dial.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(250);
-/// Once it has answered, traffic takes the tunnel at the next look at the host, each second.
+/// After the answer, traffic is moved into the tunnel at the next check of the host, which happens
+/// each second.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// Waits until the concentrator, which the config calls `name`, answers, and says by which
-/// links it does; the token is of no use then.
+/// Waits until the concentrator, called `name` in the config, answers; returns the links over which
+/// it does. The token is useless then.
 pub fn wait(line: &JoinLine, config: &Config, name: &str) -> Result<Vec<String>, Failure> {
     let client = Client::new(&config.interface.control).for_config(&config.file);
     failure::tell(&format!("waiting for an answer from the concentrator at {}", endpoints(line)));
@@ -31,7 +32,7 @@ pub fn wait(line: &JoinLine, config: &Config, name: &str) -> Result<Vec<String>,
         };
         if let Some(peer) = connected.filter(|_| !settles) {
             if let Some(file) = config.peer(name).and_then(|it| it.enrolment_key_file.as_ref()) {
-                // It is worth nothing; a service may not remove it itself.
+                // It is useless now, and a service may not be allowed to remove it.
                 let _ = braid_durable::remove(file);
             }
             return Ok(working_links(peer));

@@ -59,7 +59,7 @@ enum WrittenIn {
 
 impl Build {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
-        // Before the work, which would be in vain.
+        // Check first, so that the work isn't wasted.
         Site::may_replace(&self.out).map_err(not_written)?;
         let format = self.format.map(|format| match format {
             WrittenIn::Text => Format::Text,

@@ -1,10 +1,10 @@
-//! How far it is, where it takes more than a second.
+//! Shows progress if it takes longer than a second.
 
 use crate::cli::progress::ProgressLine;
 use braid_runner::progress::Progress;
 use std::time::{Duration, Instant};
 
-/// What is done sooner needs no bar.
+/// No bar for work that ends sooner.
 const SOON: Duration = Duration::from_secs(1);
 
 /// A bar for `done` of `all`.

@@ -39,8 +39,8 @@ impl Abandon {
     }
 }
 
-/// What was begun, the last first; how far each is, and whether somebody has made use of it, is
-/// only seen as it is undone.
+/// Shows the started steps, last one first. How far each got, and whether its result is in use, is
+/// only known when it is undone.
 fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     let plan = &record.plan;
     let begun = |state: &StepState| {

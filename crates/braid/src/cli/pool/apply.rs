@@ -41,27 +41,27 @@ pub struct Apply {
 #[derive(Default, Serialize)]
 struct Applied {
     pools: Vec<AppliedPool>,
-    /// Of pools that the config doesn't name any more.
+    /// Results for pools that the config no longer names.
     forgotten: Vec<Outcome>,
 }
 
 #[derive(Serialize)]
 struct AppliedPool {
     pool: String,
-    /// What differed, in turn; nothing where all was as it should be.
+    /// The changes made, in order; empty if everything was as desired.
     changes: Vec<Outcome>,
-    /// Whether it is as it should be now.
+    /// Whether everything is as desired now.
     done: bool,
 }
 
 impl Applied {
-    /// Where a person reads, all has been told.
+    /// People have seen everything already.
     fn print(&self, global: &Global) -> Result<(), Failure> {
         if global.json { global.print(self, String::new) } else { Ok(()) }
     }
 }
 
-/// What is behind locked disks can't be compared with the config.
+/// The contents of locked disks can't be compared with the config.
 fn check_unlocked(desired: &DesiredPool, seen: &Seen) -> Result<(), Failure> {
     let name = desired.name.as_str();
     match locked::locked(&seen.host).contains_key(name) {
@@ -70,7 +70,7 @@ fn check_unlocked(desired: &DesiredPool, seen: &Seen) -> Result<(), Failure> {
     }
 }
 
-/// Changes of one pool at most; more would mean that one takes another back.
+/// Maximum number of changes to one pool; more would mean that they undo each other.
 const MOST_CHANGES: usize = 64;
 
 impl Apply {
@@ -78,7 +78,7 @@ impl Apply {
         let file = global.config_file();
         let config = PoolsConfig::load_if_any(&file)?;
         self.check_names(&config)?;
-        // Units say of which config they were made, however it is called.
+        // Units record the config they were made from, by its canonical path.
         let path = fs::canonicalize(&file)
             .map_err(|error| Failure::io(&file.display().to_string(), &error))?;
         let path = path.to_string_lossy();
@@ -95,7 +95,7 @@ impl Apply {
         }
         let forgotten = self.forgotten(&config, &path);
         if config.pools.is_empty() && forgotten.is_empty() {
-            // That is an error, in its usual words.
+            // That is an error, with its usual message.
             PoolsConfig::load(&file)?;
         }
         for plan in forgotten {
@@ -104,7 +104,8 @@ impl Apply {
         applied.print(global)
     }
 
-    /// Carries out one plan; a person is told at once, `--json` has everything at the end in one.
+    /// Carries out one plan. People are told at once; `--json` prints everything together at the
+    /// end.
     fn told(&self, plan: Plan, global: &Global) -> Result<Outcome, Failure> {
         let outcome = outcome_of(plan, &self.consent)?;
         if !global.json {
@@ -113,7 +114,7 @@ impl Apply {
         Ok(outcome)
     }
 
-    /// What ends the upkeep of pools whose sections are gone from the config.
+    /// Plans that end the maintenance of pools whose sections were removed from the config.
     fn forgotten(&self, config: &PoolsConfig, path: &str) -> Vec<Plan> {
         let seen = Seen::now(&self.consent.place.config());
         let found = |name: &PoolName| {
@@ -125,7 +126,7 @@ impl Apply {
         forgotten_upkeep(path, &named, &seen.host)
     }
 
-    /// Carries out one plan after the other, each made from what is there then.
+    /// Carries out one plan after another, each made from the current state.
     fn bring_about(
         &self,
         desired: &DesiredPool,
@@ -143,7 +144,7 @@ impl Apply {
                 applied.done = true;
                 return Ok(applied);
             };
-            // What was done and is to be done again didn't help.
+            // If the same plan comes up again, it didn't help.
             if applied.changes.iter().any(|before| before.is_of(&plan)) {
                 let message = format!(
                     "pool {} still doesn't match the config: this was done and changed nothing: {}",
@@ -162,7 +163,7 @@ impl Apply {
         Err(Failure::failed(message))
     }
 
-    /// The next plan, and what has to last until it is carried out.
+    /// The next plan, and secrets that must live until it is carried out.
     fn plan(
         &self,
         desired: &DesiredPool,
@@ -191,7 +192,7 @@ impl Apply {
         Ok(next(desired, &reality)?.map(|plan| (plan, lent)))
     }
 
-    /// Has the disks that the pool may take encrypted as its others, or as the config says.
+    /// Makes the plan encrypt disks that it may add, like the pool's others or as the config says.
     fn encrypted(
         &self,
         desired: &DesiredPool,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// Transactions of a run of a database: some seconds on a disk that takes 10 ms for an fsync.
+/// Transactions in a database run: some seconds on a disk that needs 10 ms for an fsync.
 const TRANSACTIONS: u32 = 500;
 
 #[derive(Args)]
@@ -109,7 +109,7 @@ fn seconds(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Set when the user presses Ctrl-C.
+/// A flag that is set when the user presses Ctrl-C.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -4,17 +4,17 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// A line on a terminal's stderr that tells how far something is, until ended or dropped.
+/// A progress line on a terminal's stderr, until ended or dropped.
 pub struct BytesLine {
     showing: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 const EVERY: Duration = Duration::from_millis(500);
-/// What is over sooner needs no line.
+/// No line for work that ends sooner.
 const FIRST: Duration = Duration::from_secs(1);
 
 impl BytesLine {
-    /// Asks `doing` now and then for what is done and which share of all that is.
+    /// Regularly asks `doing` for what is being done, and for the finished share of all that.
     pub fn start(doing: impl Fn() -> (String, Option<f64>) + Send + 'static) -> BytesLine {
         if !progress_wanted::is_wanted() {
             return BytesLine { showing: None };
@@ -34,7 +34,7 @@ impl BytesLine {
         BytesLine { showing: Some((end, thread::spawn(show))) }
     }
 
-    /// Leaves the terminal clean.
+    /// Clears the line.
     pub fn end(self) {
         drop(self);
     }

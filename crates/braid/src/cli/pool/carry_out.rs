@@ -1,4 +1,4 @@
-//! What the commands that change a pool have in common: show the plan, ask, do it with a journal.
+//! The common part of commands that change a pool: show the plan, ask, carry it out with a journal.
 
 use crate::cli::confirm::{confirm, confirm_by_name};
 use crate::cli::failure::{self, Failure, FailureKind};
@@ -69,10 +69,10 @@ pub struct StateFolders {
 }
 
 impl Consent {
-    /// To what is lost for good: the user types the pool's name, or has given it already.
+    /// Confirms permanent data loss: the user types the pool's name, or has given it already.
     ///
     /// # Errors
-    /// What was given is another name.
+    /// Another name was given.
     pub fn by_name(
         place: StateFolders,
         dry_run: bool,
@@ -96,12 +96,12 @@ impl Consent {
         }
     }
 
-    /// Asks by `ask`, unless the user has said yes already.
+    /// Asks with `ask`, unless the user has agreed already.
     pub fn confirmed(&self, ask: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         if self.yes { Ok(()) } else { ask() }
     }
 
-    /// Whether nothing may be changed.
+    /// Whether this is a dry run.
     pub fn dry_run(&self) -> bool {
         self.dry_run
     }
@@ -120,7 +120,7 @@ impl StateFolders {
         Ok(folder.display().to_string())
     }
 
-    /// No plan of this pool was interrupted.
+    /// Checks that no plan of this pool was interrupted.
     pub fn check_nothing_unfinished(&self, pool: &str) -> Result<(), Failure> {
         match self.state().unfinished()?.into_iter().find(|(name, _)| name == pool) {
             Some((_, record)) => Err(JournalError::unfinished(pool, &record).into()),
@@ -128,7 +128,7 @@ impl StateFolders {
         }
     }
 
-    /// No plan of another pool that was interrupted goes on with one of these disks.
+    /// Checks that no interrupted plan of another pool needs one of these disks.
     fn check_not_awaited(&self, plan: &Plan) -> Result<(), Failure> {
         for (pool, record) in self.state().unfinished()? {
             let awaited = plan.claims.iter().find(|claim| {
@@ -143,12 +143,12 @@ impl StateFolders {
         Ok(())
     }
 
-    /// Which replications aren't through.
+    /// The register of unfinished replications.
     pub fn register(&self) -> Register {
         Register::new(self.state().replications())
     }
 
-    /// Has another `braid pool` use the same.
+    /// Makes another `braid pool` command use the same folders.
     #[cfg(feature = "bench")]
     pub fn pass_on(&self, command: &mut Command) {
         command.arg("--state-dir").arg(&self.state_dir);
@@ -162,17 +162,17 @@ impl StateFolders {
     }
 }
 
-/// Shows the plan, asks, carries it out, tells of it.
+/// Shows the plan, asks, carries it out, and reports the outcome.
 pub fn carry_out(plan: Plan, consent: &Consent, global: &Global) -> Result<(), Failure> {
     let outcome = outcome_of(plan, consent)?;
     global.print(&outcome, || outcome.text())
 }
 
-/// What has become of a plan.
+/// The outcome of a plan.
 #[derive(Serialize)]
 pub struct Outcome {
     plan: Plan,
-    /// Whether all is so now.
+    /// Whether it was carried out.
     pub done: bool,
     not_done: Vec<NotDone>,
     #[serde(skip)]
@@ -180,13 +180,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Whether it is of a plan that does the same.
+    /// Whether it comes from a plan that does the same.
     pub fn is_of(&self, plan: &Plan) -> bool {
-        // UUIDs in its steps may be new ones.
+        // The steps can't be compared: they may contain new UUIDs.
         self.plan.title == plan.title
     }
 
-    /// As a person is told.
+    /// The text for people.
     pub fn text(&self) -> String {
         match self.shown_only {
             true => self.plan.to_string().trim_end().to_owned(),
@@ -195,16 +195,16 @@ impl Outcome {
     }
 }
 
-/// A step that the plan went on without.
+/// A step that failed without stopping the plan.
 #[derive(Serialize)]
 pub struct NotDone {
     step: String,
-    /// What that means, and what the user can do.
+    /// What that means, and what to do about it.
     otherwise: String,
 }
 
 impl NotDone {
-    /// Those of a plan that was carried out.
+    /// The skipped steps of a finished plan.
     pub fn all(record: &Record) -> Vec<NotDone> {
         let steps = record.plan.steps.iter().zip(&record.steps);
         let passed_over = steps.filter(|(_, state)| **state == StepState::PassedOver);
@@ -216,14 +216,14 @@ impl NotDone {
     }
 }
 
-/// As a person is told of a plan that is through.
+/// The text for people about a finished plan.
 pub fn done_text(title: &str, not_done: &[NotDone]) -> String {
     let lines =
         not_done.iter().map(|each| format!("\nbut not: {}\n  {}", each.step, each.otherwise));
     format!("done: {title}{}", lines.collect::<String>())
 }
 
-/// Shows the plan, asks, carries it out; what came of it is left to the caller to tell.
+/// Shows the plan, asks, and carries it out; the caller reports the outcome.
 pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
     let hidden = Host::hidden_by(&plan, &consent.place.config());
     if let Some(why) = hidden.map_err(|error| Failure::failed(error.to_string()))? {
@@ -242,7 +242,7 @@ pub fn outcome_of(plan: Plan, consent: &Consent) -> Result<Outcome, Failure> {
     Ok(Outcome { done: true, plan, not_done, shown_only: false })
 }
 
-/// Carries out what the journal says is still to be done.
+/// Carries out the rest of the journal's plan.
 pub fn go_on(journal: &mut PlanJournal, place: &StateFolders) -> Result<(), Failure> {
     let record = journal.record();
     let is_behind = |state: &&StepState| {
@@ -256,7 +256,7 @@ pub fn go_on(journal: &mut PlanJournal, place: &StateFolders) -> Result<(), Fail
     result.map_err(|error| explained(&error, journal))
 }
 
-/// Undoes what the journal says was done; returns what stays.
+/// Undoes what the journal says was done; returns what remains.
 pub fn go_back(journal: &mut PlanJournal, place: &StateFolders) -> Result<Vec<Remains>, Failure> {
     let mut line = ProgressLine::undoing();
     let mut host = host(journal, place)?;
@@ -269,7 +269,7 @@ pub fn go_back(journal: &mut PlanJournal, place: &StateFolders) -> Result<Vec<Re
     })
 }
 
-/// The host, that stops at the next quiet moment when the user presses Ctrl-C.
+/// The host, which stops at the next safe moment when the user presses Ctrl-C.
 fn host(journal: &PlanJournal, place: &StateFolders) -> Result<Host, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {

@@ -1,4 +1,4 @@
-//! Commands that change a pool that there is.
+//! Commands that change an existing pool.
 
 use super::carry_out::{Consent, carry_out};
 use super::encrypt::Encrypt;
@@ -22,12 +22,12 @@ pub struct Target {
 }
 
 impl Target {
-    /// The pool, as it was named.
+    /// The pool, as the user named it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Plans the change that `of` makes of what is seen, and carries it out.
+    /// Plans the change that `of` derives from the host's state, and carries it out.
     pub fn change(
         &self,
         global: &Global,
@@ -37,14 +37,14 @@ impl Target {
         let mut seen = Seen::now(&self.consent.place.config());
         seen.host.header_backups = Some(self.consent.place.header_backups()?);
         let pool = seen.pool(&self.name)?.clone();
-        // First: what was begun has the disks, and they would be said to be in use.
+        // Check this first: otherwise disks of an interrupted plan would be reported as in use.
         self.consent.place.check_nothing_unfinished(&planner::journal_name(&pool))?;
         let mount = self.mount.as_deref().map(without_links).transpose()?;
         let mut change = of(&mut seen)?;
         let (place, dry_run) = (&self.consent.place, self.consent.dry_run());
         let lent = match encrypt {
             Some(encrypt) => {
-                // First as a dry run: nobody is asked for a passphrase that is in vain.
+                // A dry run first, so that nobody is asked for a passphrase in vain.
                 encrypt.changed(&pool, &seen.host, &mut change, place, true)?;
                 planner::change(&pool, &change, mount.as_deref(), &seen.host)?;
                 encrypt.changed(&pool, &seen.host, &mut change, place, dry_run)?

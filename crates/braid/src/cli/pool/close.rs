@@ -28,8 +28,8 @@ impl Close {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
         let seen = Seen::now(&self.place.config());
         let volumes = volumes::with_label(&seen, &self.name)?;
-        // Without it a header can't be put back any more by what the kernel has. Of a disk that is
-        // dead or pulled there is nothing to put back.
+        // Once it is closed, a header can't be restored from what the kernel has in memory. A dead
+        // or removed disk has nothing to restore to.
         let is_gone = |volume: &&LuksVolume| {
             volume.open.is_some() && volume.header == Header::Gone && can_be_read(&volume.path)
         };
@@ -43,7 +43,7 @@ impl Close {
         if let Some(pool) = pool_of(&seen, &volumes) {
             let mut mounts: Vec<&str> =
                 pool.mounts().iter().map(|mount| mount.at.as_str()).collect();
-            // One that lies in another goes first.
+            // Nested mounts are unmounted first.
             mounts.sort_by_key(|at| std::cmp::Reverse(at.len()));
             for at in mounts {
                 run("umount", &[at])?;
@@ -64,7 +64,7 @@ impl Close {
     }
 }
 
-/// Whether a disk answers where its header was.
+/// Whether the disk can be read where its header was.
 fn can_be_read(path: &str) -> bool {
     let mut block = [0; 4096];
     File::open(path).and_then(|mut disk| disk.read_exact(&mut block)).is_ok()

@@ -1,23 +1,23 @@
-//! What commands that delete by a policy ask of the user before they do.
+//! What commands that delete by a policy ask the user beforehand.
 
 use crate::cli::confirm::confirm;
 use crate::cli::failure::{Failure, FailureKind, tell};
 
-/// What the user has said on the command line.
+/// The user's choices on the command line.
 pub struct Consent {
-    /// Nothing is to be deleted.
+    /// Delete nothing.
     pub dry_run: bool,
-    /// No question is to be asked.
+    /// Ask no question.
     pub yes: bool,
-    /// Cautions are known.
+    /// The user knows the cautions.
     pub allow_mass_deletion: bool,
 }
 
 impl Consent {
-    /// Whether so many may go of which these cautions are to be told.
+    /// Asks whether `going` items may be deleted despite these cautions.
     ///
     /// # Errors
-    /// `Declined`.
+    /// `Declined` if not.
     pub fn obtain(&self, cautions: &[String], going: usize) -> Result<(), Failure> {
         if self.yes && !self.dry_run && !cautions.is_empty() && !self.allow_mass_deletion {
             let message = format!(

@@ -61,7 +61,7 @@ impl Create {
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
         let (host, uuids) = (&seen.host, (random_uuid()?, random_uuid()?));
         let named = PoolIdentity { name: self.name.as_str(), uuid: pool_uuid(self.layout, uuids) };
-        // First as a dry run: nobody is asked for a passphrase that is in vain.
+        // A dry run first, so that nobody is asked for a passphrase in vain.
         self.encrypt.new_pool(named, &mount_at, &mut to_encrypt, host, place, true)?;
         planner::create(&self.wanted(&seen, disks.clone(), &mount_at, uuids)?, host)?;
         let mut to_encrypt: Vec<_> = disks.iter_mut().collect();
@@ -73,12 +73,12 @@ impl Create {
         done
     }
 
-    /// Two pools of one name could only be told apart by their UUIDs, by people and by `apply`. One
-    /// that is on these disks alone gives way to the new one.
+    /// Two pools with one name could only be told apart by their UUIDs, by people and by `apply`. A
+    /// pool that is on only these disks will be replaced by the new one.
     fn check_name(&self, seen: &Seen, disks: &[Disk], global: &Global) -> Result<(), Failure> {
         let name = self.name.as_str();
         let is_taken = |path: &str| disks.iter().any(|disk| disk.path == path);
-        // Its disks would be said to carry what it left.
+        // Otherwise its disks would be reported as carrying what it left.
         self.consent.place.check_nothing_unfinished(name)?;
         let taken = |by: String| Err(Failure::failed(format!("{by}: choose another name")));
         let stays =
@@ -103,7 +103,7 @@ impl Create {
             ));
         }
         let file = global.config_file();
-        // One that can't be read names nothing.
+        // A config that can't be read names nothing.
         let names_it =
             |config: PoolsConfig| config.pools.iter().any(|pool| pool.name.as_str() == name);
         match PoolsConfig::load_if_any(&file).is_ok_and(names_it) {
@@ -139,7 +139,7 @@ impl Create {
     }
 }
 
-/// Of a new pool's UUIDs, the array's and the filesystem's, the one that it is known by.
+/// Which of a new pool's UUIDs (the array's and the filesystem's) identifies it.
 pub fn pool_uuid(layout: Layout, (array, filesystem): (Uuid, Uuid)) -> Uuid {
     match layout {
         Layout::Btrfs(_) => filesystem,

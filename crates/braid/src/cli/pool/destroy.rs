@@ -41,7 +41,7 @@ impl Destroy {
     }
 }
 
-/// What can be had back, and from where.
+/// What can be restored, and from where.
 #[cfg(feature = "backup")]
 fn backups(
     pool: &ObservedPool,
@@ -82,10 +82,10 @@ fn backups(_: &ObservedPool, _: &[ObservedPool], _: &StateFolders) -> Result<Vec
     Ok(vec!["whether its data is backed up isn't known here".to_owned()])
 }
 
-/// `braid pool apply` would make it again.
+/// A warning if the config names the pool: `braid pool apply` would create it again.
 fn named_in_config(pool: &ObservedPool, global: &Global) -> Option<String> {
     let (name, file) = (pool.name(), global.config_file());
-    // One that can't be read names nothing.
+    // A config that can't be read names nothing.
     let config = PoolsConfig::load_if_any(&file).ok()?;
     let named = config.pools.iter().any(|pool| pool.name.as_str() == name);
     named.then(|| {

@@ -23,13 +23,13 @@ pub struct Disks {
 #[derive(Serialize)]
 struct Listing<'a> {
     disks: Vec<Entry<'a>>,
-    /// What could not be found out.
+    /// What couldn't be determined.
     notes: &'a [String],
 }
 
 #[derive(Serialize)]
 struct Entry<'a> {
-    /// What `--erase` takes.
+    /// The value to give to `--erase`.
     id: DiskId,
     #[serde(flatten)]
     disk: &'a Disk,

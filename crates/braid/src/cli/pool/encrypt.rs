@@ -1,4 +1,4 @@
-//! Encrypting the disks that a pool takes.
+//! Encryption of the disks that a pool takes.
 
 use super::carry_out::StateFolders;
 use super::random_uuid::random_uuid;
@@ -18,7 +18,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where the key files of pools are when nobody says.
+/// The default folder of pools' key files.
 const KEY_FILES: &str = "/etc/braid/keys";
 
 /// Options of the commands that give a pool disks.
@@ -64,14 +64,14 @@ pub enum How {
     Tang,
 }
 
-/// A pool's name and UUID, which its volumes get.
+/// A pool's name and UUID, which are written to its volumes.
 #[derive(Clone, Copy)]
 pub struct PoolIdentity<'a> {
     pub name: &'a str,
     pub uuid: Uuid,
 }
 
-/// What is the same for all disks of a pool.
+/// The settings that all disks of a pool share.
 struct PoolEncryption {
     pool: String,
     pool_uuid: Uuid,
@@ -83,12 +83,12 @@ struct PoolEncryption {
 }
 
 impl Encrypt {
-    /// As the other disks of the pool.
+    /// Encrypt like the pool's other disks.
     pub fn like_the_others(passphrase_file: Option<PathBuf>) -> Encrypt {
         Encrypt { encrypt: None, passphrase_file, ..Encrypt::by_key_file() }
     }
 
-    /// By a key file at its usual place.
+    /// Unlock with a key file at its default place.
     pub fn by_key_file() -> Encrypt {
         Encrypt {
             encrypt: Some(How::KeyFile),
@@ -100,8 +100,8 @@ impl Encrypt {
         }
     }
 
-    /// Has the disks of a new pool encrypted, if the user wants that. What is returned has to last
-    /// until the plan is carried out.
+    /// Encrypts a new pool's disks, if the user wants that. The returned value must live until the
+    /// plan is carried out.
     pub fn new_pool(
         &self,
         new: PoolIdentity<'_>,
@@ -128,8 +128,7 @@ impl Encrypt {
         Ok(lent)
     }
 
-    /// Has the disks that a change brings encrypted as those that the pool has, or as the user
-    /// wants.
+    /// Encrypts the disks that a change adds, like the pool's others or as the user wants.
     pub fn changed(
         &self,
         pool: &ObservedPool,
@@ -151,7 +150,7 @@ impl Encrypt {
         Ok(lent)
     }
 
-    /// The same for disks of which not all may be taken.
+    /// The same for disks that may not all be used.
     pub fn prepared<'a>(
         &self,
         pool: &ObservedPool,
@@ -239,7 +238,7 @@ impl Encrypt {
         Ok(Some((encryption, lent)))
     }
 
-    /// For a pool of which no disk is encrypted yet.
+    /// For a pool without any encrypted disk so far.
     fn begun(
         &self,
         PoolIdentity { name, uuid }: PoolIdentity<'_>,
@@ -304,7 +303,7 @@ impl Encrypt {
         }
     }
 
-    /// What has nothing to do with how the pool is opened isn't passed over in silence.
+    /// Refuses options that don't apply to the way the pool is opened.
     fn check_fits(&self, unlock: &Unlock) -> Result<(), Failure> {
         let is_by_file = *unlock == Unlock::KeyFile;
         let is_tang = matches!(unlock, Unlock::Tang { .. });
@@ -323,7 +322,7 @@ impl Encrypt {
         }
     }
 
-    /// What would be of no effect isn't passed over in silence.
+    /// Refuses options that would have no effect.
     fn check_unused(&self) -> Result<(), Failure> {
         let given = self.key_file.is_some()
             || self.passphrase_file.is_some()
@@ -357,7 +356,7 @@ impl How {
     }
 }
 
-/// Whether this host can do it: better said before a disk is touched.
+/// Checks that this host can do it, before any disk is touched.
 fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
     if host.lacks_dm_crypt {
         let why = "encryption needs dm-crypt, which this kernel lacks: install the kernel's \
@@ -388,8 +387,8 @@ fn check_able(host: &ObservedHost, unlock: &Unlock) -> Result<(), Failure> {
     }
 }
 
-/// Whether the server is there, and who it is said to be: nothing is encrypted for a key that
-/// nobody gives out.
+/// Checks that the server answers and has this thumbprint: otherwise disks would be encrypted for a
+/// key that nobody gives out.
 fn check_answers(url: &str, thumbprint: &str) -> Result<(), Failure> {
     let pin = luks::tang_pin(url, thumbprint);
     let why = match tool::ask("clevis", &["encrypt", "tang", &pin], SERVER_ANSWERS_WITHIN) {
@@ -402,12 +401,12 @@ fn check_answers(url: &str, thumbprint: &str) -> Result<(), Failure> {
     )))
 }
 
-/// How long a program may take to tell its version.
+/// How long a program may take to report its version.
 const ANSWERS_WITHIN: Duration = Duration::from_secs(10);
-/// How long a server may take. clevis itself waits for as long as TCP does.
+/// How long a server may take. clevis itself waits as long as TCP does.
 const SERVER_ANSWERS_WITHIN: Duration = Duration::from_secs(90);
 
-/// The line of crypttab that opens a volume.
+/// The crypttab line that opens a volume.
 pub fn line_of<'a>(volume: &LuksVolume, host: &'a ObservedHost) -> Option<CrypttabLine<'a>> {
     luks::crypttab(&host.crypttab).find(|line| line.volume == Some(volume.uuid))
 }
@@ -417,7 +416,7 @@ pub fn headers(place: &StateFolders, pool: &str) -> Result<String, Failure> {
     Ok(format!("{}/{pool}", place.header_backups()?))
 }
 
-/// Whether the file is still to be made; else it has to be fit for a key.
+/// Whether the file has yet to be created; an existing one must be fit for a key.
 fn check_key_file(file: &Path) -> Result<bool, Failure> {
     let refused = |why: String| Err(Failure::new(FailureKind::Usage, why));
     let text = file.to_string_lossy();
@@ -462,16 +461,16 @@ fn set<'a>(
     Ok(())
 }
 
-/// 4096 wherever the disk's size allows: eight times fewer initial vectors than with 512. A disk's
-/// own sector is no bound: what is behind its end is never written alone.
+/// 4096 if the disk's size allows: an eighth of the initialisation vectors that 512 needs. Smaller
+/// sectors of the disk are no obstacle: parts of an encrypted sector are never written alone.
 fn sector_bytes(disk: &Disk) -> u32 {
     const LARGE: u32 = 4096;
     let inner = disk.size_bytes.saturating_sub(HEADER_BYTES);
     if inner.is_multiple_of(u64::from(LARGE)) { LARGE } else { disk.sector_bytes }
 }
 
-/// The passphrase that an interrupted plan still needs; nothing where it needs none. It has to be
-/// the one that the plan was begun with, and that the pool has.
+/// The passphrase that an interrupted plan still needs; `None` if it needs none. It must be the one
+/// that the plan was started with and that the pool has.
 pub fn lent_again(
     record: &Record,
     host: &ObservedHost,
@@ -495,11 +494,11 @@ pub fn lent_again(
             && volume.header != Header::Gone
             && !made.contains(&volume.uuid)
     });
-    // One without a line may have left the pool, with the keys of that day.
+    // A volume without a line may have left the pool, with the keys of that time.
     let of_before = of_before.max_by_key(|volume| line_of(volume, host).is_some());
     to_open.extend(of_before.map(|volume| volume.path.as_str()));
     if to_open.is_empty() {
-        // Nothing was done with any passphrase, so any is right.
+        // No passphrase was used yet, so any is valid.
         return Ok(Some(Secret::new_one(file)?.lend(&pool)?));
     }
     let lent = Secret::given(file, &format!("Passphrase of pool {pool}: "))?.lend(&pool)?;
@@ -514,8 +513,9 @@ pub fn lent_again(
     Ok(Some(lent))
 }
 
-/// The same to take the plan back. A pool that was only being made needs none: its volumes are
-/// blanked, locked or not, and who has lost the passphrase can go back, too.
+/// The same for undoing the plan. If the pool was being created, no passphrase is needed: its
+/// volumes are erased, locked or not, so that the plan can be undone even if the passphrase is
+/// lost.
 pub fn lent_to_undo(
     record: &Record,
     host: &ObservedHost,

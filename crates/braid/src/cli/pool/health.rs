@@ -1,14 +1,14 @@
-//! What the exit status of looking at pools tells a script.
+//! Exit statuses that tell scripts about pools' health.
 
 use std::process::ExitCode;
 
-/// From best to worst; the numbers stay as they are.
+/// From best to worst; the numbers never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum PoolHealth {
     /// All is well.
     Well = 0,
-    /// Something should be mended, or is being mended; the data is safe for now.
+    /// Something should be repaired, or is being repaired; the data is safe for now.
     Attention = 10,
     /// Redundancy is lost or data is in danger.
     Danger = 11,

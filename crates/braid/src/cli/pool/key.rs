@@ -1,4 +1,4 @@
-//! `braid pool key`: what opens an encrypted pool. All its disks have the same keys.
+//! `braid pool key`: the keys of an encrypted pool. All its disks have the same ones.
 
 mod add;
 mod change;

@@ -1,4 +1,4 @@
-//! Encrypted pools that aren't open.
+//! Encrypted pools that are locked.
 
 use crate::cli::failure::Failure;
 use braid_pool::luks::LuksVolume;
@@ -16,7 +16,7 @@ pub fn locked(host: &ObservedHost) -> BTreeMap<&str, Vec<&LuksVolume>> {
     found
 }
 
-/// That nothing can be done with a pool until it is open.
+/// The error that a pool must be opened first.
 pub fn is_locked(pool: &str) -> Failure {
     Failure::failed(format!("pool {pool} is locked: run `braid pool open {pool}` first"))
 }

@@ -1,15 +1,16 @@
-//! Where a pool is to be mounted, as the kernel will have it.
+//! A pool's mount point, as the kernel will see it.
 
 use crate::cli::failure::Failure;
 use std::fs;
 use std::path::Path;
 
-/// The path without links: by them fstab's line would name another place than the kernel does, and
-/// one that looks like any may lead to a folder of the system. What isn't there yet stays as it is.
+/// The path with symbolic links resolved: otherwise fstab's line and the kernel would name
+/// different places, and a harmless-looking path could lead to a system folder. Parts that don't
+/// exist yet are kept.
 pub fn without_links(path: &str) -> Result<String, Failure> {
     let given = Path::new(path);
     if !given.is_absolute() {
-        // It is refused as such.
+        // It will be refused later.
         return Ok(path.to_owned());
     }
     let found = given.ancestors().find_map(|above| Some((above, fs::canonicalize(above).ok()?)));

@@ -18,7 +18,7 @@ pub struct PoolNames {
 }
 
 impl PoolNames {
-    /// The pools; it is an error to name none.
+    /// The named pools; naming none is an error.
     pub fn required(&self) -> Result<Vec<ObservedPool>, Failure> {
         if self.names.is_empty() && !self.all {
             return Err(Failure::new(FailureKind::Usage, "name a pool, or add --all"));
@@ -26,7 +26,7 @@ impl PoolNames {
         self.or_all()
     }
 
-    /// The pools; all when none is named.
+    /// The named pools; all if none is named.
     pub fn or_all(&self) -> Result<Vec<ObservedPool>, Failure> {
         let host = HostRoot::real();
         let inventory = Inventory::take(&host, AskSmart::No);
@@ -41,8 +41,8 @@ impl PoolNames {
     }
 }
 
-/// The pools with these names or UUIDs; all when there are none. Of pools that are `locked` only
-/// the name is known: those are there, but not returned.
+/// The pools with these names or UUIDs; all if none are given. Pools that are `locked` are known
+/// only by name: they count as existing, but aren't returned.
 pub fn choose(
     pools: Vec<ObservedPool>,
     names: &[String],

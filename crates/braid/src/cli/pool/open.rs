@@ -81,13 +81,13 @@ impl Open {
         )))
     }
 
-    /// Locks those that hold what a member held once, and are none any more: disks that have left,
-    /// and whose keys couldn't be erased. The kernel hasn't used them yet. Returns whether there
-    /// were any; they are none of `all` then.
+    /// Locks volumes with former members: disks that have left the pool, and whose keys couldn't be
+    /// erased. The kernel hasn't used them yet. Removes them from `all`; returns whether there were
+    /// any.
     fn lock_old_ones(&self, seen: &Seen, all: &mut Vec<LuksVolume>) -> Result<bool, Failure> {
         let unfinished = self.key.place.state().unfinished()?;
         let Some(pool) = pool_of(seen, all) else { return Ok(false) };
-        // What is on its way isn't a member yet.
+        // A disk that is being added isn't a member yet.
         if is_taking_one(pool) || unfinished.iter().any(|(name, _)| *name == pool.name()) {
             return Ok(false);
         }
@@ -98,7 +98,7 @@ impl Open {
                 continue;
             }
             if matches!(pool, ObservedPool::Btrfs(_)) {
-                // It needn't know of it.
+                // It may not know the device.
                 let _ = run("btrfs", &["device", "scan", "--forget", &open.node]);
             }
             run("cryptsetup", &["close", &open.name])?;
@@ -111,7 +111,7 @@ impl Open {
         Ok(all.len() < before)
     }
 
-    /// Disks with the pool's label may be what it lacks.
+    /// Disks with the pool's label may be what it is missing.
     fn hint_at(&self, unknown: &[LuksVolume], all: &[LuksVolume]) {
         if unknown.is_empty() || pool_of(&self.key.seen(), all).is_some_and(is_complete) {
             return;
@@ -127,7 +127,7 @@ impl Open {
         }
     }
 
-    /// Assembles and mounts what has come to light on these disks.
+    /// Assembles and mounts what was found on these disks.
     fn bring_up(&self, all: &mut Vec<LuksVolume>) -> Result<Option<String>, Failure> {
         let mut seen = self.key.seen();
         if self.lock_old_ones(&seen, all)? {
@@ -144,7 +144,7 @@ impl Open {
             ObservedPool::Md(md) if !md.runs() => {
                 assemble(md)?;
                 let seen = self.key.seen();
-                // Only now md has said which of them are up to date.
+                // Only now does md know which of them are up to date.
                 self.lock_old_ones(&seen, all)?;
                 seen
             }
@@ -209,7 +209,7 @@ pub fn pool_of<'a>(seen: &'a Seen, volumes: &[LuksVolume]) -> Option<&'a Observe
     })
 }
 
-/// Whether what is on this mapping says that it is a member of the pool, which doesn't have it.
+/// Whether the contents of this mapping claim membership in the pool, but the pool doesn't have it.
 fn is_old(seen: &Seen, pool: &ObservedPool, node: &str) -> bool {
     let is_its = |content: &Content| match content {
         Content::Member { uuid: Some(uuid), .. } => uuid.parse() == Ok(pool.uuid()),
@@ -220,7 +220,7 @@ fn is_old(seen: &Seen, pool: &ObservedPool, node: &str) -> bool {
     was_member && !pool.member_paths().any(|path| path == node)
 }
 
-/// Those of fstab's options that say how, not when, it is mounted.
+/// The fstab options that say how, not when, to mount it.
 fn mount_options(options: &str) -> Vec<String> {
     const WHEN: [&str; 6] = ["defaults", "auto", "noauto", "nofail", "_netdev", "degraded"];
     let is_how =
@@ -235,7 +235,7 @@ fn mount_options(options: &str) -> Vec<String> {
 fn assemble(md: &ObservedMd) -> Result<(), Failure> {
     let node = md.path().unwrap_or_else(|| format!("/dev/md/{}", md.short_name()));
     if md.device.is_some() {
-        // Assembled without running, by a boot that saw some of its disks.
+        // It was assembled but not started, at a boot that saw only some of its disks.
         run("mdadm", &["--stop", &node])?;
     }
     let uuid = format!("--uuid={}", md.uuid.in_mdadm_form());
@@ -250,7 +250,7 @@ fn assemble(md: &ObservedMd) -> Result<(), Failure> {
 /// How long a TPM or a server may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
 
-/// Whether the TPM or a server opens it. If they don't, the passphrase is asked for.
+/// Whether the TPM or a server opens it; if not, the passphrase is asked for.
 fn opened_by_itself(volume: &LuksVolume, seen: &Seen) -> bool {
     let line = crypttab(&seen.host.crypttab).find(|line| line.volume == Some(volume.uuid));
     let name = volume.mapping_name();

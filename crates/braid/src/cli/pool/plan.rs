@@ -66,13 +66,13 @@ impl Plan {
     }
 }
 
-/// What has to be known before this disk is used; refused when it can't be.
+/// What the user must know before this disk is used; an error if that can't be determined.
 fn note_on(disk: &Disk) -> Result<Option<String>, Failure> {
     if disk.size_bytes < MIN_DISK_BYTES {
         let message = format!("{} has less than 100 MB, too little for a pool", disk.path);
         return Err(Failure::failed(message));
     }
-    // Who may not look may plan; `create` refuses.
+    // Planning is possible without access to the disk; `create` refuses.
     if let Some(unseen) = disk.unseen() {
         return Ok(Some(format!("{}: {unseen}", disk.path)));
     }

@@ -28,12 +28,12 @@ pub struct PoolKey {
 }
 
 impl PoolKey {
-    /// What is there now.
+    /// The current state of the host.
     pub fn seen(&self) -> Seen {
         Seen::now(&self.place.config())
     }
 
-    /// The disks with the pool's label.
+    /// The disks with the pool's label, sorted into members and others.
     pub fn sorted(&self, seen: &Seen) -> Result<Sorted, Failure> {
         volumes::sorted(seen, &self.name, &self.place)
     }
@@ -45,7 +45,7 @@ impl PoolKey {
         Ok((seen, volumes))
     }
 
-    /// The same, each with a header whose keys can be changed; on some only would be worse than on
+    /// The same, if the keys of every header can be changed; changing only some would be worse than
     /// none.
     pub fn changeable(&self) -> Result<(Seen, Vec<LuksVolume>), Failure> {
         let (seen, volumes) = self.volumes()?;
@@ -59,13 +59,13 @@ impl PoolKey {
         Ok((seen, volumes))
     }
 
-    /// What opens these disks.
+    /// The key for these disks.
     pub fn opener(&self, seen: &Seen, volumes: &[LuksVolume]) -> Result<Opener, Failure> {
         let (key, passphrase) = (self.key_file.as_deref(), self.passphrase_file.as_deref());
         Opener::find(seen, &self.name, volumes, key, passphrase)
     }
 
-    /// What opens them, if that is a file: a passphrase isn't asked for.
+    /// The key, if it is a file; doesn't ask for a passphrase.
     pub fn opener_if_file(
         &self,
         seen: &Seen,
@@ -88,7 +88,7 @@ impl PoolKey {
         })
     }
 
-    /// Lends a further secret, beside the one that opens the pool now; `+` is in no pool's name.
+    /// Lends another secret besides the one that opens the pool now; no pool's name contains `+`.
     pub fn lend_new(&self, secret: &Secret) -> Result<Lent, Failure> {
         secret.lend(&format!("{}+new", self.name))
     }

@@ -1,4 +1,4 @@
-//! What a look at the pools leaves for the page, which may not ask disks itself.
+//! The pools' state for the page, which may not query disks itself.
 
 use super::examined::Examined;
 use crate::cli::failure::Failure;
@@ -19,7 +19,7 @@ pub fn write(file: &Path, examined: &Examined) -> Result<(), Failure> {
     written.map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
 }
 
-/// What the page shows of it.
+/// What the page shows.
 pub fn look(examined: &Examined) -> PoolsLook {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let whole = examined.disks.iter().filter(|disk| disk.partition.is_none());
@@ -31,14 +31,14 @@ pub fn look(examined: &Examined) -> PoolsLook {
     }
 }
 
-/// Of a locked pool only its name and its disks are known.
+/// Only the name and disks of a locked pool are known.
 fn locked(summary: &Summary) -> PoolLine {
     line(summary.clone(), None)
 }
 
 fn pool(pool: &ObservedPool) -> PoolLine {
     let summary = Summary::of(pool);
-    // Where several profiles are mixed nothing can be promised.
+    // Nothing can be promised if several profiles are mixed.
     let layout = summary.layout.parse::<Layout>().ok();
     let survives = layout.map(|layout| survives(layout, summary.disks, summary.lacking));
     line(summary, survives)
@@ -61,7 +61,7 @@ fn line(summary: Summary, survives: Option<String>) -> PoolLine {
     }
 }
 
-/// What a pool lives through, in words.
+/// What a pool survives, in words.
 fn survives(layout: Layout, disks: usize, lacking: usize) -> String {
     let can = survival(layout, disks);
     let left = |losses: usize| losses.saturating_sub(lacking);

@@ -23,7 +23,7 @@ pub struct Reach {
 }
 
 impl Reach {
-    /// As the library wants it, for reaching `places`.
+    /// The library's connector for reaching `places`.
     pub fn connector(&self, places: &[&Place]) -> Result<Connector, Failure> {
         let usual = Connector::default();
         let shell = match &self.rsh {
@@ -35,7 +35,7 @@ impl Reach {
         Ok(Connector { shell, braid: self.remote_braid.clone(), key })
     }
 
-    /// The options that say the same once more.
+    /// The command-line options that say the same.
     pub fn words(&self) -> Vec<String> {
         let mut words = vec!["--remote-braid".to_owned(), self.remote_braid.clone()];
         words.extend(self.rsh.iter().flat_map(|shell| ["--rsh".to_owned(), shell.clone()]));
@@ -43,7 +43,7 @@ impl Reach {
         words
     }
 
-    /// As [`Reach::words`], without what is usual.
+    /// Like [`Reach::words`], without defaults.
     pub fn unusual_words(&self) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         words.extend(self.rsh.iter().flat_map(|shell| ["--rsh".to_owned(), shell.clone()]));
@@ -56,7 +56,7 @@ impl Reach {
         words
     }
 
-    /// A listener's key; a new one is told of.
+    /// A listener's key; if it is new, the user is told.
     pub fn key_to_serve_with(&self) -> Result<Key, Failure> {
         let (key, is_new) = Key::load_or_make(&self.key)?;
         if is_new {
@@ -69,7 +69,7 @@ impl Reach {
     }
 }
 
-/// The same from wherever it is said.
+/// An absolute path, valid from any directory.
 pub fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }

@@ -108,7 +108,7 @@ impl Replicate {
                     ));
                 }
             };
-            // Before a key is made.
+            // Check before a key is created.
             listener::check(address)?;
             let key = self.reach.key_to_serve_with()?;
             return Ok(listener::serve(address, &allowed, &key, &register, tell)?);
@@ -152,7 +152,7 @@ impl Replicate {
         });
         line.end();
         if !std::io::stderr().is_terminal() {
-            // Who watches sees it.
+            // Whoever watches the terminal sees it anyway.
             let failure = outcome.as_ref().err().map(ToString::to_string);
             let folder = Path::new(DEFAULT_WATCH).parent().unwrap_or(Path::new(""));
             let event = told::of_replication(&order_words.0, &order_words.1, failure.as_deref());
@@ -162,7 +162,7 @@ impl Replicate {
         global.print(&outcome, || text(&outcome))
     }
 
-    /// As it is given again, from wherever.
+    /// The same order, valid from any directory.
     fn order(&self, from: &Place, to: &Place) -> Order {
         let [from, to] = [from, to].map(|place| match place {
             Place::Local(path) => absolute(path).display().to_string(),
@@ -180,7 +180,8 @@ impl Replicate {
         Order { host: host.trim().to_owned(), from, to, words }
     }
 
-    /// What another computer has is known only by asking there; of it this shows what is here.
+    /// Shows what would be sent. What another computer has is only known by asking it; this shows
+    /// what is known here.
     fn show_what_would_be_sent(
         &self,
         from: &Place,
@@ -196,12 +197,12 @@ impl Replicate {
         #[derive(Serialize)]
         struct Wanted {
             snapshots: Vec<ExactPath>,
-            /// Nothing where that isn't known.
+            /// `None` if that isn't known.
             already_there: Option<usize>,
         }
         let names = choice.wanted.into_iter().map(|one| one.name);
         let wanted = match to {
-            // Whatever has a snapshot's name there is complete, also as a stored stream.
+            // Anything there with a snapshot's name is complete, including a stored stream.
             Place::Local(folder) => {
                 let is_there = |name: &OsString| {
                     let mut stream = name.clone();
@@ -227,7 +228,7 @@ impl Replicate {
     }
 }
 
-/// A signal ends it at once, which harms nothing; but not without a word.
+/// A signal ends it at once, which is harmless; but it says so.
 fn say_when_interrupted(as_json: bool) -> Result<(), Failure> {
     let failed = |error: io::Error| Failure::io("listening for signals", &error);
     for signal in [SIGINT, SIGTERM] {
@@ -248,7 +249,7 @@ fn say_when_interrupted(as_json: bool) -> Result<(), Failure> {
 fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Failure> {
     let (name, forgotten) = match place {
         Place::Local(folder) => {
-            // Where the disk is gone for good, there is nothing to delete.
+            // If the disk is gone for good, there is nothing to delete.
             let is_gone = matches!(folder.try_exists(), Ok(false));
             let begun = if is_gone { None } else { sink::abandon(folder)? };
             let here = ExactPath::from(absolute(folder));
@@ -280,7 +281,7 @@ fn forget(place: &Place, register: &Register, global: &Global) -> Result<(), Fai
     })
 }
 
-/// What the progress line says.
+/// The progress line's text.
 fn doing(watch: &Watch) -> (String, Option<f64>) {
     let load = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
     let (position, expected) = (load(&watch.position), load(&watch.expected));
@@ -295,10 +296,10 @@ fn doing(watch: &Watch) -> (String, Option<f64>) {
     (text, (expected > 0).then(|| position as f64 / expected as f64))
 }
 
-/// A log is to show how far it is, too.
+/// Prints progress at once, so that logs show it, too.
 fn tell_at_once(happening: Happening<'_>) {
     let line = match happening {
-        // On a terminal it is seen that it goes on.
+        // A terminal has a progress line for that.
         Happening::Begins(_) if progress_wanted::is_wanted() => return,
         Happening::Begins(name) => return terminal_line::say(&format!("… {name}")),
         Happening::Sent(sent) => line(sent),
@@ -306,11 +307,11 @@ fn tell_at_once(happening: Happening<'_>) {
             format!("{name}: received, {}", ByteSize::from_bytes(bytes))
         }
     };
-    // Who can't be told is told at the end that he can't.
+    // If printing fails, that is reported at the end.
     let _ = terminal_line::aside(|| print_line(&line));
 }
 
-/// Each snapshot was told of when it was complete.
+/// Each snapshot was reported when it was complete.
 fn text(outcome: &Outcome) -> String {
     let report = &outcome.report;
     match report.already_there {

@@ -63,7 +63,7 @@ impl Resume {
     }
 }
 
-/// What is left of the plan; each step is looked at again before it is done.
+/// Shows the rest of the plan; each step is checked again before it is carried out.
 fn show(record: &Record, global: &Global) -> Result<(), Failure> {
     let plan = &record.plan;
     let is_left = |state: &StepState| {

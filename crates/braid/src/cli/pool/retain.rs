@@ -41,7 +41,7 @@ pub struct Retain {
 #[derive(Serialize)]
 struct Report {
     deleted: usize,
-    /// Why nothing is deleted without `--allow-mass-deletion`.
+    /// Why `--allow-mass-deletion` is required.
     cautions: Vec<String>,
     snapshots: Vec<Decision>,
 }
@@ -52,7 +52,7 @@ impl Retain {
         let (folder, policy) = (&self.folder, &self.policy);
         let snapshots = retain::judge(folder, policy, now)?;
         if snapshots.is_empty() {
-            // A name mistyped must not pass for snapshots thinned out.
+            // A mistyped name must not look like successfully thinned snapshots.
             return Err(Failure::failed(format!("no snapshots in {}", folder.display())));
         }
         let cautions = retain::cautions(folder, policy, &snapshots, now)?;

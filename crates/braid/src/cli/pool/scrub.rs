@@ -1,4 +1,5 @@
-//! `braid pool scrub`: read everything, compare it with its checksums or copies, now or by a timer.
+//! `braid pool scrub`: reads everything and compares it with its checksums or copies, now or by a
+//! timer.
 
 mod cancel;
 mod schedule;

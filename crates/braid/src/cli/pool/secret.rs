@@ -1,5 +1,5 @@
-//! Passphrases and other keys on their way to cryptsetup: never in arguments, a file on a disk, the
-//! environment or a log.
+//! Passphrases and other keys on their way to cryptsetup: never in arguments, in a file on disk, in
+//! the environment or in a log.
 
 use crate::cli::failure::{Failure, FailureKind};
 use braid_disks::tool;
@@ -13,34 +13,35 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use zeroize::Zeroizing;
 
-/// Where links to keys in memory are.
+/// The folder of links to keys in memory.
 const FOLDER: &str = "/run/braid/keys";
 
-/// cryptsetup takes no longer passphrase from a terminal.
+/// cryptsetup doesn't accept longer passphrases from a terminal.
 const LONGEST: u64 = 512;
 
-/// Shorter passphrases are guessed; NIST SP 800-63B-4, 3.1.1.2 asks for 15 where nothing else
-/// protects, and 8 at least.
+/// Shorter passphrases can be guessed; NIST SP 800-63B-4, 3.1.1.2 asks for 15 if nothing else
+/// protects, and for at least 8.
 const SHORTEST: usize = 8;
 
-/// How long cryptsetup may take to stretch a key: argon2 on a slow computer.
+/// How long cryptsetup may take to derive a key: argon2 on a slow computer.
 pub const STRETCH_LIMIT: Duration = Duration::from_secs(120);
 
 /// The memory's name, as /proc shows it.
 const MEMORY: &str = "braid-key";
 
-/// What opens a volume, as bytes.
+/// A key or passphrase, as bytes.
 pub struct Secret(Zeroizing<Vec<u8>>);
 
-/// A secret that programs can read as a file by a path that stays the same: a link to memory of
-/// this process, which goes with it.
+/// A secret that programs can read as a file at a stable path: a link to this process's memory,
+/// which goes away with it.
 pub struct Lent {
     path: PathBuf,
     memory: File,
 }
 
 impl Secret {
-    /// From a file (`-` for standard input), as it is but for a line's end; else from the terminal.
+    /// Reads it from a file (`-` for standard input), verbatim except for a trailing newline;
+    /// otherwise from the terminal.
     pub fn given(file: Option<&Path>, question: &str) -> Result<Secret, Failure> {
         match file {
             Some(file) => Secret::read(file),
@@ -48,7 +49,7 @@ impl Secret {
         }
     }
 
-    /// A new one: from the terminal it is asked for twice. A short one is refused.
+    /// Reads a new one; the terminal asks twice. A short one is refused.
     pub fn new_one(file: Option<&Path>) -> Result<Secret, Failure> {
         let secret = match file {
             Some(file) => Secret::read(file)?,
@@ -68,12 +69,12 @@ impl Secret {
         Ok(secret)
     }
 
-    /// A text of our own making.
+    /// A generated text.
     pub fn of(text: &str) -> Secret {
         Secret(Zeroizing::new(text.as_bytes().to_vec()))
     }
 
-    /// What was meant, where it looks like a recovery key that was typed from paper.
+    /// The intended secret, if it looks like a recovery key typed from paper.
     pub fn meant(&self) -> Option<Secret> {
         Some(Secret::of(&Zeroizing::new(key_meant(std::str::from_utf8(&self.0).ok()?)?)))
     }
@@ -90,7 +91,7 @@ impl Secret {
 
     fn read(file: &Path) -> Result<Secret, Failure> {
         let io = |error: io::Error| Failure::io(&format!("reading {}", file.display()), &error);
-        // As long as it gets: what is moved to make room would stay in memory.
+        // Allocate the maximum: growing would leave copies in memory.
         let mut bytes = Zeroizing::new(Vec::with_capacity(LONGEST as usize + 2));
         match file == Path::new("-") {
             true => io::stdin().lock().take(LONGEST + 2).read_to_end(&mut bytes),
@@ -110,16 +111,16 @@ impl Secret {
         Ok(Secret(bytes))
     }
 
-    /// Lends it to programs, by the path that [`path`] gives.
+    /// Lends it to programs, at the path that [`path`] returns.
     pub fn lend(&self, name: &str) -> Result<Lent, Failure> {
         let path = path(name);
         let io = |error: io::Error| Failure::io(&format!("making {}", path.display()), &error);
         let memory = memfd_create(MEMORY, MemfdFlags::CLOEXEC).map_err(|e| io(e.into()))?;
         let mut memory = File::from(memory);
-        // Made so that everybody may: some programs that read keys complain.
+        // It is created world-readable: some programs that read keys complain about that.
         memory.set_permissions(fs::Permissions::from_mode(0o600)).map_err(io)?;
         memory.write_all(&self.0).map_err(io)?;
-        // /run/braid is the tunnels', too.
+        // Tunnels use /run/braid, too.
         fs::create_dir_all(Path::new(FOLDER).parent().unwrap_or(Path::new("/"))).map_err(io)?;
         DirBuilder::new().recursive(true).mode(0o700).create(FOLDER).map_err(io)?;
         if is_lent_now(&path) {
@@ -139,7 +140,7 @@ impl Secret {
 }
 
 impl Lent {
-    /// Where programs read it.
+    /// The path where programs read it.
     pub fn text(&self) -> String {
         self.path.display().to_string()
     }
@@ -164,23 +165,23 @@ impl Lent {
 
 impl Drop for Lent {
     fn drop(&mut self) {
-        // A link that stays leads nowhere.
+        // A leftover link would lead nowhere.
         let _ = fs::remove_file(&self.path);
     }
 }
 
-/// Whether the link leads to a key in the memory of a process that runs.
+/// Whether the link leads to a key in the memory of a running process.
 fn is_lent_now(link: &Path) -> bool {
     let memory = fs::read_link(link).and_then(fs::read_link);
     memory.is_ok_and(|memory| memory.to_string_lossy().starts_with(&format!("/memfd:{MEMORY}")))
 }
 
-/// Where a secret of this name is lent.
+/// The path at which a secret of this name is lent.
 pub fn path(name: &str) -> PathBuf {
     Path::new(FOLDER).join(name)
 }
 
-/// Whether the path is one of a secret that is lent, rather than of a key file.
+/// Whether the path is a lent secret's rather than a key file's.
 pub fn is_lent(path: &str) -> bool {
     Path::new(path).starts_with(FOLDER)
 }
@@ -193,7 +194,7 @@ pub fn opens(key_file: &str, device: &str) -> Result<bool, Failure> {
     Ok(answer.status == Some(0))
 }
 
-/// What to do about a program that isn't there.
+/// What to do about a missing program.
 pub fn missing(error: &tool::ToolError) -> String {
     match error {
         tool::ToolError::Missing(_) => format!("{error}: `apt install cryptsetup`"),

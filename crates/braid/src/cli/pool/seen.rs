@@ -1,4 +1,4 @@
-//! The host's disks and pools as they are when a command begins.
+//! The host's disks and pools at the start of a command.
 
 use super::{locked, named};
 use crate::cli::failure::{Failure, FailureKind};
@@ -15,7 +15,7 @@ pub struct Seen {
 }
 
 impl Seen {
-    /// Looks at everything but the disks' health.
+    /// Examines everything except the disks' health.
     pub fn now(config: &ConfigRoot) -> Seen {
         let root = HostRoot::real();
         let inventory = Inventory::take(&root, AskSmart::No);
@@ -32,7 +32,7 @@ impl Seen {
         })
     }
 
-    /// The member that the user means: of an encrypted disk the node that the pool has of it.
+    /// The member that the user means; for an encrypted disk, the node that the pool uses.
     pub fn member(&self, word: &str) -> MemberName {
         let disk = self.inventory.find(word).ok();
         let open = disk.and_then(|disk| {
@@ -42,13 +42,13 @@ impl Seen {
         MemberName(open.unwrap_or_else(|| word.to_owned()))
     }
 
-    /// The disks that the user names, each shown to be empty if it is.
+    /// The disks that the user names, each checked for whether it is empty.
     pub fn disks(&mut self, names: &[String]) -> Result<Vec<Disk>, Failure> {
         examine_named(&mut self.inventory, names)?;
         names.iter().map(|name| Ok(self.inventory.find(name)?.clone())).collect()
     }
 
-    /// The user's `--erase`, each of which must be of one of these disks.
+    /// The user's `--erase` options, each of which must name one of these disks.
     pub fn permission(&self, erase: &[String], disks: &[Disk]) -> Result<ErasePermission, Failure> {
         let permission = ErasePermission::for_disks(erase.iter().map(DiskId::new));
         match permission.of_nobody(disks).first() {
@@ -65,7 +65,7 @@ impl Seen {
     }
 }
 
-/// Shows of the disks that the user names whether they are empty.
+/// Determines whether the disks that the user names are empty.
 pub fn examine_named(inventory: &mut Inventory, names: &[String]) -> Result<(), NoSuchDisk> {
     let path = |name: &String| Ok(inventory.find(name)?.path.clone());
     let paths: Vec<String> = names.iter().map(path).collect::<Result<_, NoSuchDisk>>()?;

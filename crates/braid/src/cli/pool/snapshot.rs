@@ -60,7 +60,7 @@ impl Snapshot {
         }
         let intended = snapshot::intend(&self.subvolumes, &self.into, SystemTime::now())?;
         if !self.into.exists() {
-            // A name mistyped would be a place where nobody looks.
+            // A mistyped name would be a place where nobody looks.
             let word = if self.dry_run { "would be" } else { "is" };
             let folder = ExactPath::from(self.into.as_path());
             tell(&format!("{folder} doesn't exist yet: it {word} made"));
@@ -83,7 +83,7 @@ impl Snapshot {
     }
 }
 
-/// What is known here: older snapshots than the newest that a place has may be there too.
+/// What is known here; a target may also have older snapshots than its newest.
 fn replicas(one: &Present) -> String {
     let is_one = one.received_uuid.map(|_| "is one".to_owned());
     let known: Vec<String> = is_one.into_iter().chain(one.replicas.iter().cloned()).collect();

@@ -35,7 +35,7 @@ struct Report<'a> {
 #[derive(Serialize)]
 struct Entry<'a> {
     summary: Summary,
-    /// None of a pool that is locked.
+    /// `None` for a locked pool.
     #[serde(flatten)]
     observed: Option<&'a ObservedPool>,
 }

@@ -1,4 +1,4 @@
-//! Events of pools, for those whom the config's `[[alert]]`s name.
+//! Events of pools, for the recipients in the config's `[[alert]]`s.
 
 use crate::cli::Global;
 use crate::cli::failure::tell;
@@ -9,7 +9,7 @@ use braid_pool::watch::{Change, Event as How, ScrubEnded};
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Tells them, as far as there is a way out; whether what couldn't be told is kept for later.
+/// Sends them, if possible; returns whether undelivered ones are kept for later.
 pub fn tell_events(global: &Global, folder: &Path, events: &[Event]) -> bool {
     let alerts = match alerts_of(&global.config_file()) {
         Ok(alerts) => alerts,
@@ -28,7 +28,7 @@ pub fn tell_events(global: &Global, folder: &Path, events: &[Event]) -> bool {
     }
 }
 
-/// What is told of a change of findings.
+/// The event for a change of findings.
 pub fn of_change(change: &Change) -> Event {
     let finding = &change.finding;
     let kind = match (change.event, finding.code) {
@@ -50,7 +50,7 @@ pub fn of_change(change: &Change) -> Event {
     event(kind, severity, finding.pool.clone().unwrap_or_default(), text)
 }
 
-/// What is told of a scrub that has ended.
+/// The event for a finished scrub.
 pub fn of_scrub(scrub: &ScrubEnded) -> Event {
     let pool = &scrub.pool;
     let (severity, text) = match scrub.uncorrectable {
@@ -63,13 +63,13 @@ pub fn of_scrub(scrub: &ScrubEnded) -> Event {
     event(EventKind::ScrubDone, severity, pool.clone(), text)
 }
 
-/// What is told of a replication.
+/// The event for a replication.
 pub fn of_replication(from: &str, to: &str, failure: Option<&str>) -> Event {
     let kinds = (EventKind::ReplicationDone, EventKind::ReplicationFailed);
     of_copy("replicating", format!("{from} to {to}"), kinds, failure)
 }
 
-/// What is told of a backup.
+/// The event for a backup.
 #[cfg(feature = "backup")]
 pub fn of_backup(path: &str, target: &str, failure: Option<&str>) -> Event {
     let kinds = (EventKind::BackupDone, EventKind::BackupFailed);

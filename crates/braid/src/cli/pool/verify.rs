@@ -83,7 +83,7 @@ impl Verify {
     }
 }
 
-/// Whether both are the same folder, by whatever name.
+/// Whether both are the same folder, whatever their names.
 fn is_same(original: &Path, copy: &Path) -> bool {
     let of = |path: &Path| Some(fs::metadata(path).ok()?).map(|it| (it.dev(), it.ino()));
     of(original).is_some_and(|original| of(copy) == Some(original))

@@ -1,4 +1,4 @@
-//! The encrypted disks of a pool, open or not, and what opens them.
+//! The encrypted disks of a pool, open or not, and their key.
 
 use super::carry_out::StateFolders;
 use super::encrypt::line_of;
@@ -19,10 +19,10 @@ use std::fs;
 use std::io::IsTerminal;
 use std::path::Path;
 
-/// So often a passphrase is asked for.
+/// How often a passphrase is asked for.
 const TRIES: usize = 3;
 
-/// The disks that have the label of this pool, which is named by its name or its UUID.
+/// The disks that have the label of this pool, given its name or UUID.
 pub fn with_label(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
     let uuid: Option<Uuid> = pool.parse().ok();
     let is_its = |volume: &&LuksVolume| {
@@ -42,7 +42,7 @@ pub fn with_label(seen: &Seen, pool: &str) -> Result<Vec<LuksVolume>, Failure> {
     )))
 }
 
-/// The pool's encrypted disks: of those with its label the ones that are its members.
+/// The pool's encrypted disks: those with its label that are its members.
 pub fn of_pool(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Vec<LuksVolume>, Failure> {
     Ok(sorted(seen, pool, place)?.members)
 }
@@ -51,14 +51,15 @@ pub fn of_pool(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Vec<Luks
 pub struct Sorted {
     /// Its members.
     pub members: Vec<LuksVolume>,
-    /// Those of which this can't be known.
+    /// Those for which this isn't known.
     pub unknown: Vec<LuksVolume>,
 }
 
-/// Tells a pool's members from what has left it, or is of another of that name.
+/// Separates a pool's members from disks that have left it, or belong to another pool of that name.
 pub fn sorted(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Sorted, Failure> {
     let all = with_label(seen, pool)?;
-    // By its UUID it is that very one; of two with a name, the one that this computer remembers.
+    // A UUID identifies the pool; of two pools with one name, the one that this computer remembers
+    // is meant.
     let is_by_uuid = all.iter().all(|volume| volume.pool.as_deref() != Some(pool));
     let recorded = recorded(&seen.host, place)?;
     let name = all.iter().find_map(|volume| volume.pool.clone()).unwrap_or_default();
@@ -85,13 +86,13 @@ pub fn sorted(seen: &Seen, pool: &str, place: &StateFolders) -> Result<Sorted, F
     }
 }
 
-/// The name of the pool that these are of, which the user may have named by its UUID.
+/// The name of the pool that these belong to; the user may have given its UUID.
 pub fn name_of<'a>(volumes: &'a [LuksVolume], word: &'a str) -> &'a str {
     volumes.iter().find_map(|volume| volume.pool.as_deref()).unwrap_or(word)
 }
 
 /// The volumes that this computer remembers as members of pools: crypttab opens them, their headers
-/// were saved, or an interrupted plan makes them.
+/// were saved, or an interrupted plan creates them.
 pub fn recorded(host: &ObservedHost, place: &StateFolders) -> Result<BTreeSet<Uuid>, Failure> {
     let mut found = membership::in_crypttab(host);
     for folder in fs::read_dir(place.state().headers()).into_iter().flatten().flatten() {
@@ -111,7 +112,7 @@ pub fn recorded(host: &ObservedHost, place: &StateFolders) -> Result<BTreeSet<Uu
     Ok(found)
 }
 
-/// What opens the pool's disks: a file, or what was asked for.
+/// The key for a pool's disks: a file, or what the user typed.
 pub enum Opener {
     /// The key file.
     KeyFile(String),
@@ -120,7 +121,7 @@ pub enum Opener {
 }
 
 impl Opener {
-    /// By the key file that the user or crypttab names, else by the passphrase. It opens at least
+    /// Uses the key file that the user or crypttab names, otherwise a passphrase. It opens at least
     /// one of the disks.
     pub fn find(
         seen: &Seen,
@@ -134,12 +135,12 @@ impl Opener {
             let lines = volumes.iter().filter_map(|volume| line_of(volume, &seen.host));
             let of_crypttab = || lines.filter_map(|line: CrypttabLine<'_>| line.key_file).next();
             let file = told.clone().or_else(|| of_crypttab().map(str::to_owned));
-            // Where the key file is gone, the user may still have a passphrase.
+            // If the key file is gone, the user may still have a passphrase.
             if let Some(file) = file.filter(|file| told.is_some() || Path::new(file).exists()) {
                 let opener = Opener::KeyFile(file);
                 match opener.check(volumes) {
                     Ok(()) => return Ok(opener),
-                    // As it is in crypttab it may be of another day.
+                    // The file in crypttab may be outdated.
                     Err(wrong) if told.is_none() => tell(&wrong.to_string()),
                     Err(wrong) => {
                         let secret = Secret::given(key_file, "");
@@ -157,7 +158,7 @@ impl Opener {
             let secret = Secret::given(passphrase_file, &question)?;
             let opener = Opener::Passphrase(secret.lend(pool)?);
             let Err(wrong) = opener.check(volumes) else { return Ok(opener) };
-            // One secret is lent at a time.
+            // Only one secret is lent at a time.
             drop(opener);
             if let Some(opener) = Opener::meant(&secret, pool, volumes)? {
                 return Ok(opener);
@@ -169,7 +170,7 @@ impl Opener {
         }
     }
 
-    /// The recovery key that was meant, if it opens one of the disks.
+    /// The intended recovery key, if it opens one of the disks.
     fn meant(
         secret: &Secret,
         pool: &str,
@@ -197,7 +198,7 @@ impl Opener {
         }
     }
 
-    /// What it is called in a message.
+    /// Its name in messages.
     pub fn called(&self) -> &str {
         match self {
             Opener::KeyFile(file) => file,
@@ -206,7 +207,7 @@ impl Opener {
     }
 }
 
-/// Runs cryptsetup or another program that changes a disk; what it says is the error.
+/// Runs cryptsetup or another program that changes a disk; its output is the error.
 pub fn run(program: &str, arguments: &[&str]) -> Result<(), Failure> {
     let answer = tool::ask(program, arguments, secret::STRETCH_LIMIT)
         .map_err(|error| Failure::failed(secret::missing(&error)))?;
@@ -222,7 +223,7 @@ pub fn back_up_headers(folder: &str, volumes: &[LuksVolume]) -> Result<Vec<Strin
     let mut files = Vec::new();
     for volume in volumes {
         let file = header_backup(folder, volume.uuid);
-        // What is saved has to be right.
+        // Only save valid headers.
         if luks::read(Path::new(&volume.path)).ok().flatten().is_none() {
             return Err(Failure::failed(format!(
                 "{} has no LUKS header to back up: `braid pool header restore` puts one back",
@@ -236,7 +237,7 @@ pub fn back_up_headers(folder: &str, volumes: &[LuksVolume]) -> Result<Vec<Strin
     Ok(files)
 }
 
-/// How the backup of a volume's header is.
+/// The state of a volume's header backup.
 pub fn backup_state(folder: &str, volume: &LuksVolume) -> HeaderBackup {
     let read = |path: &str| luks::read(Path::new(path)).ok().flatten();
     let kept = read(&header_backup(folder, volume.uuid));
@@ -247,7 +248,7 @@ pub fn backup_state(folder: &str, volume: &LuksVolume) -> HeaderBackup {
     }
 }
 
-/// That something is needed which wasn't given.
+/// The error that something required wasn't given.
 pub fn usage(why: impl Into<String>) -> Failure {
     Failure::new(FailureKind::Usage, why)
 }

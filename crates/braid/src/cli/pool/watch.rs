@@ -60,7 +60,7 @@ impl Watch {
         }
     }
 
-    /// Looks once, tells what changed.
+    /// Looks once and reports what changed.
     fn look(&self, global: &Global) -> Result<ExitCode, Failure> {
         let ask_smart = if self.no_smart { AskSmart::No } else { AskSmart::Yes };
         let mut memory = watch_memory::read(&self.state)?;
@@ -95,7 +95,7 @@ impl Watch {
         let folder = self.state.parent().unwrap_or(Path::new(""));
         all_told &= told::tell_events(global, folder, &events);
         if all_told {
-            // Else errors that rise would not be found, and told, again.
+            // Otherwise rising error counters would be found, and reported, again.
             memory.errors = Baseline::of(&examined.pools);
         }
         watch_memory::write(&self.state, &memory)?;

@@ -1,4 +1,4 @@
-//! The file in which `braid pool watch` keeps what it knows between two looks.
+//! The file in which `braid pool watch` keeps its state between two looks.
 
 use crate::cli::failure::{Failure, FailureKind};
 use braid_durable::state_file;
@@ -7,12 +7,12 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-/// Where it is if nothing else is said.
+/// The default path.
 pub const DEFAULT: &str = "/var/lib/braid/watch.json";
 
 const VERSION: u32 = 1;
 
-/// Reads it; when there is none, nothing is known.
+/// Reads it; a missing file means that nothing is known.
 pub fn read(file: &Path) -> Result<Memory, Failure> {
     let text = match fs::read(file) {
         Ok(text) => text,
@@ -31,7 +31,7 @@ pub fn write(file: &Path, memory: &Memory) -> Result<(), Failure> {
         .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
 }
 
-/// Writes a file so that others see the old text or the new one, and nothing between.
+/// Writes a file atomically: others see the old text or the new one.
 pub fn replace(file: &Path, text: &str) -> Result<(), Failure> {
     braid_durable::replace(file, text.as_bytes(), None)
         .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
@@ -48,7 +48,7 @@ mod tests {
         assert_eq!(read(&file).unwrap(), Memory::default());
         let told = r#"{"told": [{"code": "degraded", "severity": "danger", "pool": "p", "what": "w",
             "mend": ""}], "errors": {}}"#;
-        // As it was written before it said its version.
+        // The format before it had a version.
         fs::write(&file, told).unwrap();
         let memory = read(&file).unwrap();
         assert_ne!(memory, Memory::default());

@@ -1,4 +1,4 @@
-//! Looks at the pools again and again while somebody watches, and seldom while nobody does.
+//! Looks at the pools frequently while somebody watches, and rarely while nobody does.
 
 use crate::cli::pool::carry_out::StateFolders;
 use crate::cli::pool::examined::Examined;
@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was seen last. Looking may take as long as a sick disk does; nobody waits for that.
+/// The latest look. Looking may take as long as a failing disk does; nobody waits for that.
 #[derive(Clone)]
 pub struct Looker(Arc<Shared>);
 
@@ -27,19 +27,19 @@ struct Seen {
     asked: Option<Instant>,
 }
 
-/// While somebody watches.
+/// Interval while somebody watches.
 const EVERY: Duration = Duration::from_secs(5);
-/// While nobody does.
+/// Interval while nobody does.
 const SELDOM: Duration = Duration::from_secs(600);
-/// Disks are asked for their health no more often: some stay awake by it.
+/// Disks aren't asked for their health more often: that keeps some awake.
 const SMART_EVERY: Duration = Duration::from_secs(600);
-/// Who asked within this time watches.
+/// Whoever asked within this time is watching.
 const WATCHES: Duration = Duration::from_secs(15);
-/// How long the first who asks waits for the first look.
+/// How long the first request waits for the first look.
 const FIRST_WITHIN: Duration = Duration::from_secs(5);
 
 impl Looker {
-    /// Begins to look, in a thread of its own.
+    /// Starts looking, on a thread of its own.
     pub fn start(place: StateFolders, memory: PathBuf, smart: bool) -> io::Result<Looker> {
         let looker = Looker(Arc::default());
         let shared = looker.0.clone();
@@ -49,7 +49,7 @@ impl Looker {
         Ok(looker)
     }
 
-    /// What was seen last.
+    /// The latest look.
     pub fn look(&self) -> Option<PoolsLook> {
         let mut seen = self.0.lock();
         seen.asked = Some(Instant::now());
@@ -107,7 +107,7 @@ impl Shared {
     }
 }
 
-/// What disks weren't asked anew is as it was; so are findings about it.
+/// Keeps the values that disks weren't asked for this time, and findings about them.
 fn keep_what_disks_said(look: &mut PoolsLook, last: &PoolsLook) {
     for disk in &mut look.disks {
         let same =
@@ -119,12 +119,12 @@ fn keep_what_disks_said(look: &mut PoolsLook, last: &PoolsLook) {
     }
 }
 
-/// Where each pool's job was when it was seen first.
+/// The progress of each pool's job when it was first seen.
 #[derive(Default)]
 struct Jobs(HashMap<(String, String), (Instant, f64)>);
 
 impl Jobs {
-    /// A job goes on as fast as it did since it was seen first.
+    /// Extrapolates from a job's progress since it was first seen.
     fn tell_time_left(&mut self, pools: &mut [PoolLine], now: Instant) {
         let running =
             |pool: &PoolLine| Some(((pool.name.clone(), pool.activity.clone()?), pool.done?));
@@ -134,7 +134,7 @@ impl Jobs {
             let Some((job, done)) = running(pool) else { continue };
             let (since, first) = *self.0.entry(job).or_insert((now, done));
             let (passed, came) = (now.duration_since(since).as_secs_f64(), done - first);
-            // Sooner it would be a guess.
+            // Earlier it would be a guess.
             if passed >= 5.0 && came > 0.0 {
                 pool.left_s = Some((passed * (1.0 - done).max(0.0) / came) as u64);
             }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(after(0, Some(0.5)), None);
         assert_eq!(after(10, Some(0.5)), None);
         assert_eq!(after(20, Some(0.6)), Some(80));
-        // Another one, of the same name.
+        // Another job, with the same name.
         assert_eq!(after(30, Some(0.1)), None);
         assert_eq!(after(40, Some(0.2)), Some(80));
         assert_eq!(after(50, None), None);

@@ -1,8 +1,8 @@
-//! Names of files as queries and forms keep them.
+//! File names encoded for queries and forms.
 
 use braid_replica::exact_path::ExactPath;
 
-/// A name as queries and forms keep it: they change lines' ends, and know no zero.
+/// Encodes a name for queries and forms, which change line ends and can't contain NUL.
 pub fn written(name: &ExactPath) -> String {
     let text = name.written();
     match text.strip_prefix('\0') {
@@ -23,7 +23,7 @@ fn without_controls(text: &str) -> String {
     text.chars().fold(String::new(), plain)
 }
 
-/// As it was.
+/// Decodes a name.
 pub fn parsed(text: &str) -> ExactPath {
     ExactPath::from(format!("\0{text}"))
 }

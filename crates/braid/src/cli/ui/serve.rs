@@ -1,4 +1,4 @@
-//! The page of a host that has pools and no tunnel.
+//! The page of a host that has pools but no tunnel.
 
 use super::looker::Looker;
 use super::shelves::Shelves;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Where browsers come in if nothing else is said.
+/// The default address for browsers.
 const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 5190);
 
 #[derive(Args)]
@@ -91,7 +91,7 @@ pub struct Serve {
 }
 
 impl Serve {
-    /// Until it is told to end.
+    /// Serves until it is told to stop.
     pub fn run(self, _global: &Global) -> Result<(), Failure> {
         let handed = activation::tcp_listener()
             .map_err(|error| Failure::io("the socket passed by systemd", &error))?;
@@ -158,7 +158,7 @@ impl Serve {
                 if let Err(error) = wait_for_signal() {
                     tracing::warn!("can't wait for signals: {error}");
                 }
-                // It has ended already otherwise.
+                // It has ended already if this fails.
                 let _ = stop.send(true);
             })
             .map_err(|error| Failure::io("starting a thread", &error))?;
@@ -169,7 +169,7 @@ impl Serve {
 }
 
 impl Serve {
-    /// Where it is served.
+    /// The address where it is served.
     fn address(&self, handed: Option<&TcpListener>) -> Result<SocketAddr, Failure> {
         let Some(handed) = handed else { return Ok(self.listen.unwrap_or(USUAL)) };
         if self.listen.is_some() {
@@ -204,7 +204,7 @@ fn wait_for_signal() -> std::io::Result<()> {
     })
 }
 
-/// What there is to be seen.
+/// What the page shows.
 struct Pools {
     looker: Looker,
     shelves: Shelves,

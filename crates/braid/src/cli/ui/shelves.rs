@@ -1,4 +1,4 @@
-//! Snapshots of the pools that are mounted, as the page reads them.
+//! Snapshots of the mounted pools, for the page.
 
 use super::looker::Looker;
 use super::names::{parsed, written};
@@ -22,19 +22,19 @@ use std::time::{Duration, Instant, SystemTime};
 pub struct Shelves {
     looker: Looker,
     named: Vec<PathBuf>,
-    /// Backups, where they are to be seen.
+    /// Backups, if they are shown.
     #[cfg(feature = "backup")]
     vaults: Option<Vaults>,
 }
 
-/// The most that one page shows.
+/// Maximum number of entries on one page.
 const MOST: usize = 2000;
-/// The most that is looked at for it, and for how long.
+/// Maximum number of entries read for it, and the time limit.
 const LOOKED_AT: usize = 500_000;
 const WITHIN: Duration = Duration::from_secs(20);
 
 impl Shelves {
-    /// Of the pools that are seen, and these.
+    /// The snapshot folders of the visible pools, and these.
     pub fn new(looker: Looker, named: Vec<PathBuf>) -> Shelves {
         Shelves {
             looker,
@@ -44,13 +44,13 @@ impl Shelves {
         }
     }
 
-    /// And these backups.
+    /// Adds these backups.
     #[cfg(feature = "backup")]
     pub fn beside(self, vaults: Option<Vaults>) -> Shelves {
         Shelves { vaults, ..self }
     }
 
-    /// The backups, if this is a target of some.
+    /// The backups, if this is the target of some.
     #[cfg(feature = "backup")]
     fn vaults_with(&self, folder: &str) -> Option<&Vaults> {
         self.vaults.as_ref().filter(|vaults| vaults.knows(folder))
@@ -83,7 +83,7 @@ impl Shelves {
         pools.into_iter().filter_map(|pool| pool.mounted_at.map(PathBuf::from)).collect()
     }
 
-    /// Only folders that are known are looked into.
+    /// Only known folders are read.
     fn folder(&self, asked: &str) -> Result<PathBuf, Refusal> {
         let known = self.paths().into_iter().find(|path| path.to_str() == Some(asked));
         known.ok_or_else(|| {
@@ -114,7 +114,7 @@ impl Shelves {
         Ok(Restoration { from, to, replace: wish.replace })
     }
 
-    /// Who is admin of the page isn't therefore root of all of the host.
+    /// An admin of the page isn't root on the host.
     fn must_be_on_a_pool(&self, to: &Path) -> Result<(), Refusal> {
         let parent = to.parent().filter(|_| to.is_absolute() && to.file_name().is_some());
         let invalid = |why: String| Refusal::Invalid(why);

@@ -1,4 +1,4 @@
-//! Backups at the targets that this computer knows, as the page reads them.
+//! Backups at the targets that this computer knows, for the page.
 
 use super::names::{parsed, written};
 use braid_backup::key::{self, Key};
@@ -14,32 +14,33 @@ use std::io::{Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The targets that are known here.
+/// The known targets.
 pub struct Vaults {
     records: Records,
     cache: PathBuf,
-    /// Instead of the one that the target was used with.
+    /// Used instead of the key with which the target was last opened.
     key: Option<PathBuf>,
     credentials: Option<PathBuf>,
-    /// To open one takes a third of a second and 128 MB.
+    /// Opened targets: opening one takes a third of a second and 128 MB.
     opened: Mutex<BTreeMap<String, Arc<Vault>>>,
 }
 
-/// Who looks at a page waits for one more try, no longer.
+/// A page's reader waits for one retry at most.
 const RETRIES: u32 = 1;
-/// The most that one page shows.
+/// Maximum number of entries on one page.
 const MOST: usize = 2000;
-/// Where a file is put that is downloaded, without a name.
+/// Where a downloaded file is stored, without a name.
 const MEANWHILE: &str = "/var/tmp";
 
 impl Vaults {
-    /// Known in this folder, opened by this key or by the one with which each was used.
+    /// The targets recorded in this folder, opened with this key or the one each was last used
+    /// with.
     pub fn new(folder: &Path, key: Option<PathBuf>, credentials: Option<PathBuf>) -> Vaults {
         let (records, cache) = (Records::new(folder), folder.join("cache"));
         Vaults { records, cache, key, credentials, opened: Mutex::default() }
     }
 
-    /// As they are written.
+    /// The targets as text.
     pub fn targets(&self) -> Vec<String> {
         let (all, _) = self.records.all().unwrap_or_default();
         all.into_iter().map(|record| record.target).collect()
@@ -50,22 +51,22 @@ impl Vaults {
         all.into_iter().find(|record| record.target == target)?.key
     }
 
-    /// Only what is known is asked.
+    /// Whether the target is known; only those are contacted.
     pub fn knows(&self, target: &str) -> bool {
         self.targets().iter().any(|known| known == target)
     }
 
-    /// What is at one of them.
+    /// The backups at a target.
     pub fn target(&self, target: &str) -> Result<Folder, Refusal> {
         let backups = self.with(target, Vault::backups)?;
         let path = target.to_owned();
         Ok(Folder { path, snapshots: backups.iter().map(line).collect(), trouble: None })
     }
 
-    /// What is in a folder of a backup.
+    /// The contents of a folder in a backup.
     pub fn entries(&self, place: &SnapshotPath) -> Result<Listing, Refusal> {
         let inside = inside(place);
-        // The root of all has no name there.
+        // The root has an empty name there.
         let path = if place.path.is_empty() { Path::new("") } else { &inside };
         let mut entries =
             self.with(&place.folder, |vault| vault.entries(&place.snapshot, path, false))?;
@@ -75,7 +76,7 @@ impl Vaults {
         Ok(Listing { entries: entries.iter().map(entry).collect(), cut_short })
     }
 
-    /// A file of a backup, which comes before this returns.
+    /// A file in a backup, fetched completely before this returns.
     pub fn file(&self, place: &SnapshotPath) -> Result<(File, u64), Refusal> {
         let failed = |doing: &str, error: std::io::Error| {
             Refusal::Failed(format!("{doing} in {MEANWHILE}: {error}"))
@@ -90,7 +91,7 @@ impl Vaults {
         Ok((file, bytes))
     }
 
-    /// Brings something back, or looks whether that would go.
+    /// Restores something, or checks whether that is possible.
     pub fn restore(
         &self,
         place: &SnapshotPath,
@@ -126,7 +127,7 @@ impl Vaults {
     ) -> Result<T, Refusal> {
         let vault = self.open(target)?;
         what(&vault).map_err(|error| {
-            // One that failed doesn't try again.
+            // A target that failed doesn't recover; it is reopened.
             self.opened.lock().unwrap_or_else(PoisonError::into_inner).remove(target);
             refusal(&error)
         })
@@ -158,7 +159,7 @@ impl Vaults {
     }
 }
 
-/// Paths in a backup are full ones.
+/// Paths in a backup are absolute.
 fn inside(place: &SnapshotPath) -> PathBuf {
     let path = parsed(&place.path);
     Path::new("/").join(path.as_path())

@@ -12,15 +12,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Name look-ups and slow routers included.
+/// Allows for name look-ups and slow routers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What was begun is taken back by then.
+/// By then it has undone what it started.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// Of a reason, bytes: the errors of a long config.
+/// Maximum length of a reason, bytes: the errors of a long config.
 const MOST_WORDS: u64 = 64 * 1024;
 
-/// Starts `braid up --foreground` in a process group of its own and waits until
-/// it answers; gives its log file, where there is one.
+/// Starts `braid up --foreground` in its own process group and waits until it answers; returns its
+/// log file, if there is one.
 pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<Option<PathBuf>, Failure> {
     let (log, out) = open_log(config);
     let program = std::env::current_exe()
@@ -43,8 +43,8 @@ pub fn start(file: &Path, config: &AnyConfig, global: &Global) -> Result<Option<
     Ok(log)
 }
 
-/// A tunnel is worth more than its log: where none can be opened it comes up
-/// without, and the user is told.
+/// A tunnel matters more than its log: if none can be opened, it comes up without one, and the user
+/// is told.
 fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
     let name = format!("{}.log", config.name());
     let folders = [Some(config.state_dir()), config.control().parent()];
@@ -62,8 +62,8 @@ fn open_log(config: &AnyConfig) -> (Option<PathBuf>, Stdio) {
 
 fn open(folder: &Path, log: &Path) -> io::Result<File> {
     std::fs::create_dir_all(folder)?;
-    // Why the last run ended may be what is looked for; a router's flash is small, so
-    // of no more. Where there was none, nothing can be renamed.
+    // The last run's log may explain how it ended; a router's flash is small, so older ones go. If
+    // there was none, this fails.
     let _ = std::fs::rename(log, log.with_extension("log.1"));
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o640).open(log)
 }
@@ -85,7 +85,7 @@ fn wait_until_up(mut child: Child, config: &AnyConfig, log: Option<&Path>) -> Re
             Err(error) => return Err(Failure::io("waiting for the daemon", &error)),
         }
     }
-    // A daemon that nobody can ask must not stay behind, nor what it has set on the host.
+    // A daemon that can't be reached must not stay behind, nor what it has set on the host.
     if !ends(&mut child, ENDS_WITHIN) {
         let _ = child.kill();
         let _ = child.wait();
@@ -97,7 +97,7 @@ fn wait_until_up(mut child: Child, config: &AnyConfig, log: Option<&Path>) -> Re
     Err(Failure::failed(format!("the tunnel did not come up within 30 s{log}")))
 }
 
-/// Asks it to take all back; whether it ended.
+/// Asks it to undo everything and exit; returns whether it did.
 fn ends(child: &mut Child, within: Duration) -> bool {
     let Ok(process) = i32::try_from(child.id()) else { return false };
     let give_up = Instant::now() + within;
@@ -116,7 +116,7 @@ fn ends(child: &mut Child, within: Duration) -> bool {
 fn early_end(status: ExitStatus, child: &mut Child) -> Failure {
     let mut words = String::new();
     if let Some(said) = &mut child.stdout {
-        // What it said before it died is all there is.
+        // Its last output is all there is.
         let _ = said.take(MOST_WORDS).read_to_string(&mut words);
     }
     let message = match words.trim() {
@@ -145,7 +145,7 @@ mod tests {
             let mut command = Command::new("sh");
             command.args(["-c", &script]).stdout(Stdio::piped());
             let mut child = command.spawn().unwrap();
-            // It is ready.
+            // Wait until it is ready.
             child.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
             child
         };

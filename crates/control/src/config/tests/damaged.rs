@@ -4,8 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// Random damage to a good file: an answer, never a panic; and every error
-    /// names a line of the file.
+    /// A randomly damaged file never causes a panic, and every error names a line of the file.
     #[test]
     fn damaged_configs_never_panic(
         edits in prop::collection::vec((any::<prop::sample::Index>(), 0usize..12, ".{0,6}"), 1..8)

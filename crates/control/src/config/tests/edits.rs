@@ -1,4 +1,4 @@
-//! Changes of a file that keep what else it has.
+//! Changes to a file, which keep everything else in it.
 
 use super::*;
 use std::time::Duration;
@@ -74,7 +74,7 @@ fn changes_at_the_same_time_are_all_made() {
                 let change = LinkChange { interface, ..LinkChange::default() };
                 editor.add_link(&format!("more{number}"), &change).unwrap();
                 editor.save().unwrap();
-                // It is still kept.
+                // The lock is still held.
                 editor
                     .set_link(
                         &format!("more{number}"),
@@ -98,7 +98,7 @@ fn where_something_is_in_the_config_is_told() {
     let text = editor.to_string();
     let lines: Vec<&str> = text.lines().collect();
     let line = 1 + lines.iter().position(|line| *line == "name = \"more\"").unwrap();
-    // That of the [[link]] above.
+    // The line is that of the [[link]] above.
     assert_eq!(lines[line - 2], "[[link]]");
     assert_eq!(editor.place_of("link", "more"), format!("b.toml:{}", line - 1));
     assert_eq!(editor.place_of("rule", "none"), "b.toml");
@@ -141,7 +141,7 @@ fn a_peer_with_another_join_line_keeps_what_was_added_to_it() {
         .replace("cabin.psk", "cabin-2.psk");
     assert_eq!(editor.to_string(), expected);
 
-    // One whose key was known is let in by the line instead.
+    // A peer whose key was known is let in by the line instead.
     editor.renew_peer("boat", &PeerLine { enrolment_key: KEY.into(), ..line.clone() }).unwrap();
     let config = editor.check().unwrap();
     assert!(!config.peer("boat").unwrap().is_known());
@@ -220,7 +220,7 @@ const HOTEL: &str = "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.77
     [[peer]]\nname = \"vpn\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
     endpoints = [\"203.0.113.1:51900\"]\nallowed_ips = [\"0.0.0.0/0\"]\nPEER\n";
 
-/// The link would be down, and nothing would say why.
+/// Otherwise the link would be down without an explanation.
 #[test]
 fn a_link_goes_by_tls_only_where_a_peer_has_a_port_for_it() {
     let config = |lte: &str, peer: &str| HOTEL.replace("LTE", lte).replace("PEER", peer);

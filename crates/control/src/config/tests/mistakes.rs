@@ -1,8 +1,8 @@
-//! What is wrong is told with its line and what to do.
+//! Errors name the line and what to do.
 
 use super::*;
 
-/// What is changed in the full config, into what, and what is said then.
+/// A change to the full config: the old text, the new text, the error.
 const MISTAKES: &[(&str, &str, &str)] = &[
     ("mtu = 9000", "mtu = \"9000\"", "6: interface.mtu must be a whole number, not a string"),
     ("mtu = 9000", "mtu = 70000", "6: interface.mtu must be 576 to 65535, not 70000"),

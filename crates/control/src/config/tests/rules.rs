@@ -1,4 +1,4 @@
-//! `[[rule]]`: their order, and what one cannot mean.
+//! `[[rule]]`: their order, and contradictions within one.
 
 use super::*;
 
@@ -30,7 +30,7 @@ fn rules_are_added_in_their_place_and_removed() {
     assert!(editor.check().is_err());
 }
 
-/// What follows in a rule, from line 9 on, and what is said of it.
+/// The rest of a rule, from line 9 on, and the error about it.
 const WRONG_RULES: &[(&str, &str)] = &[
     ("do = \"drop\"", "9: rule.do: \"drop\" is none of tunnel, direct, block"),
     ("do = \"direct\"\nmode = \"broadcast\"", "10: rule.mode applies only with do = \"tunnel\""),

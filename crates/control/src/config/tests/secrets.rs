@@ -1,8 +1,8 @@
-//! Keys, passwords and addresses with one in them.
+//! Keys, passwords, and addresses that contain one.
 
 use super::*;
 
-/// Each is one change of the full config; the error names the line changed.
+/// Each is one change to the full config; the error names the changed line.
 #[test]
 fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
     let least = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n[[alert]]\n";
@@ -15,7 +15,7 @@ fn an_alert_has_one_target_and_no_secret_of_it_is_in_the_config() {
     };
     assert_eq!((*port, to.len()), (465, 1));
     assert_eq!(password_file.as_deref(), Some(Path::new("/etc/braid/pw")));
-    // Of a NAS without a tunnel.
+    // The config of a NAS without a tunnel.
     let of_pools = PoolsConfig::load_if_any(Path::new("/nowhere")).map(|config| config.alerts);
     assert!(of_pools.is_err());
     let text = format!("[[alert]]\n{mail}");
@@ -85,7 +85,7 @@ fn secrets_that_everybody_can_read_are_refused() {
     ));
 }
 
-/// A config is for everybody to read, but for one with a proxy's password.
+/// Everybody may read a config, unless it contains a proxy's password.
 #[test]
 fn what_has_a_secret_in_it_is_not_for_everybody() {
     use std::os::unix::fs::PermissionsExt;

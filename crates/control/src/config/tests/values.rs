@@ -1,4 +1,4 @@
-//! Keys and what they mean, and what holds where one is missing.
+//! Keys, their meaning, and their defaults.
 
 use super::*;
 use braid_units::WakeLatency;
@@ -134,7 +134,7 @@ fn links_that_cannot_be_read_are_there() {
     assert!(found.iter().all(|line| line.contains("[link] lacks name")), "{found:#?}");
 }
 
-/// As WireGuard reads it.
+/// Like WireGuard.
 #[test]
 fn an_address_without_a_prefix_is_alone_in_its_network() {
     let config = parse(&full().replace("10.77.0.2/24", "10.77.0.2")).unwrap();

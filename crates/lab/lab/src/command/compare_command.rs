@@ -44,7 +44,7 @@ pub(super) fn execute(args: &CompareArgs) -> ExitCode {
         .map(PathBuf::as_path)
         .collect();
     for output in &outputs {
-        // Better now than after half an hour of measuring.
+        // Better to fail now than after half an hour of measuring.
         if let Err(error) = writable(output) {
             return usage(&format!("{}: can't write there: {error}", output.display()));
         }
@@ -92,7 +92,7 @@ pub(super) fn execute(args: &CompareArgs) -> ExitCode {
     finish(&failures, written, &prepared.cancel)
 }
 
-/// As it was written, with the program's short name.
+/// The command as typed, with the program's short name.
 fn command_line() -> String {
     let words: Vec<String> =
         std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();

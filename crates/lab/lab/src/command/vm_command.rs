@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// As timeout(1) says it.
+/// The exit status of timeout(1).
 const TIME_OVER: u8 = 124;
 
 /// `braid lab vm`.

@@ -3,8 +3,8 @@ use super::{Compared, Suite};
 use crate::report::{Report, html};
 use std::fmt::Write;
 
-/// The comparison as a page that needs nothing but itself: tables, bars, and
-/// where something happens to a link the rates over time.
+/// The comparison as a self-contained page: tables, bars, and for cases with events, the rates over
+/// time.
 pub fn page(suite: Suite, compared: &[Compared], command: &str) -> String {
     let escape = html::escape;
     let mut body = format!(

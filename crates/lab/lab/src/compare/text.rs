@@ -4,7 +4,7 @@ use crate::report::{Host, Report, Row, Run};
 use braid_units::format_duration;
 use std::fmt::Write;
 
-/// The comparison in Markdown: a table a case and kernel.
+/// The comparison in Markdown: one table per case and kernel.
 pub fn markdown(suite: Suite, compared: &[Compared], command: &str) -> String {
     let mut text = format!("# {}\n\n", suite.title());
     // Writing to a String can't fail.
@@ -32,7 +32,7 @@ pub fn markdown(suite: Suite, compared: &[Compared], command: &str) -> String {
     text
 }
 
-/// What a reader must know of all tables.
+/// What a reader must know about all tables.
 pub(super) const READING: &str = "Mbit/s of payload, in brackets the share of what the links carry \
     alone, one after the other, under the same kernel. UDP: also the share lost and the share that \
     came out of order. Figures under different kernels stand in different tables and can't be \
@@ -52,7 +52,7 @@ pub(super) fn kernel(host: &Host) -> String {
     format!("{place}: Linux {}, {}, {} cores", host.kernel, host.cpu, host.cores)
 }
 
-/// The figures of a direction, as a scenario has them.
+/// A direction's figures, as written in a scenario.
 pub(super) fn shape(direction: &DirectionModel) -> String {
     let mut text = format!("{}", direction.capacity.mean_rate());
     if !direction.delay.is_zero() {
@@ -64,7 +64,7 @@ pub(super) fn shape(direction: &DirectionModel) -> String {
     text
 }
 
-/// A row an engine, a column a traffic; above them what the links do alone.
+/// One row per engine, one column per traffic; above them, the links alone.
 pub(super) fn cells(report: &Report) -> Vec<Vec<String>> {
     let rows = report.rows();
     let traffics = report.scenario.traffic_names();

@@ -19,12 +19,12 @@ pub struct LinkDevice {
 }
 
 impl LinkDevice {
-    /// Makes the device `name` in the calling thread's network namespace, down
-    /// and without addresses.
+    /// Creates the device `name` in the calling thread's network namespace, down and without
+    /// addresses.
     ///
     /// # Errors
-    /// `/dev/net/tun` is missing or may not be opened, or the kernel refuses the
-    /// name. What to do is in the message.
+    /// `/dev/net/tun` is missing or may not be opened, or the kernel refuses the name. The message
+    /// says what to do.
     pub fn open(name: &str) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -42,7 +42,7 @@ impl LinkDevice {
         Ok(LinkDevice { file })
     }
 
-    /// Reads a packet into `buffer`; `None` when none waits.
+    /// Reads a packet into `buffer`; `None` if none is waiting.
     ///
     /// # Errors
     /// The device is gone.
@@ -57,16 +57,16 @@ impl LinkDevice {
         }
     }
 
-    /// Gives a packet to the kernel; `false` when it doesn't take it, because
-    /// the device is down.
+    /// Passes a packet to the kernel; returns `false` if it doesn't accept it because the device is
+    /// down.
     pub fn write(&self, packet: &[u8]) -> bool {
         (&self.file).write(packet).is_ok()
     }
 
-    /// Puts the cable in or out.
+    /// Plugs the cable in or out.
     ///
     /// # Errors
-    /// Those of the kernel.
+    /// The kernel's error.
     pub fn set_carrier(&self, carrier: bool) -> io::Result<()> {
         let value = libc::c_int::from(carrier);
         // SAFETY: the kernel reads an int, which outlives the call.

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const MAX_PACKET: usize = 65_535;
 /// Buffers kept for reuse: 4096 full packets are 6 MB.
 const MAX_POOL: usize = 4096;
-/// Low among the real-time priorities: above every ordinary thread is enough.
+/// A low real-time priority: being above every ordinary thread is enough.
 const REAL_TIME_PRIORITY: libc::c_int = 10;
 
 /// The running emulator: one thread that moves packets between the devices of
@@ -46,10 +46,10 @@ enum Command {
 }
 
 impl Emulator {
-    /// Starts to emulate `links`; `seed` decides every random number.
+    /// Starts emulating `links`; `seed` determines all random numbers.
     ///
     /// # Errors
-    /// No thread or descriptor can be had.
+    /// No thread or descriptor can be created.
     pub fn start(links: Vec<LinkParts>, seed: u64) -> io::Result<Self> {
         let wake = Arc::new(event_descriptor()?);
         let counters: Arc<[SharedCounters]> =
@@ -74,15 +74,15 @@ impl Emulator {
         Ok(Emulator { commands, wake, counters, thread: Some(thread) })
     }
 
-    /// Changes link number `link`, and returns when it is done.
+    /// Changes link number `link`; returns when that is done.
     ///
     /// # Errors
-    /// The link can't change so; `InvalidInput` says why.
+    /// The link can't be changed like this; `InvalidInput` says why.
     pub fn apply(&self, link: usize, change: LinkChange) -> io::Result<()> {
         self.command(|done| Command::Apply { link, change: Box::new(change), done })
     }
 
-    /// Plays every trace from its offset again.
+    /// Restarts every trace at its offset.
     ///
     /// # Errors
     /// The emulator has stopped.
@@ -90,12 +90,12 @@ impl Emulator {
         self.command(|done| Command::RestartTraces { done })
     }
 
-    /// What passed link number `link` so far; zeros if there's no such link.
+    /// The counters of link number `link`; zeros if there is no such link.
     pub fn counters(&self, link: usize) -> LinkCounters {
         self.counters.get(link).map(SharedCounters::read).unwrap_or_default()
     }
 
-    /// The CPU time that the emulation has taken.
+    /// The CPU time used by the emulation.
     pub fn cpu_time(&self) -> Duration {
         self.thread.as_ref().and_then(thread_cpu_time).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Emulator {
     }
 
     fn wake_up(&self) {
-        // Fails only when the counter is at its limit, and then it wakes anyway.
+        // Fails only if the counter is at its maximum, and then it wakes anyway.
         let _ = (&*self.wake).write(&1u64.to_ne_bytes());
     }
 }
@@ -192,7 +192,7 @@ impl Worker {
         }
     }
 
-    /// Carries out what was commanded; `false` to stop.
+    /// Carries out commands; returns `false` to stop.
     fn obey(&mut self, descriptors: &mut [libc::pollfd]) -> bool {
         if descriptors.first().is_none_or(|wake| wake.revents == 0) {
             return true;
@@ -250,9 +250,8 @@ fn wait(descriptors: &mut [libc::pollfd], timeout: Option<Duration>) {
     }
 }
 
-/// Timers to the nanosecond, and the CPU at once when one fires. Without the
-/// rights for that it stays an ordinary thread; calibration tells how good that
-/// is.
+/// Asks for nanosecond timers, and for the CPU immediately when one fires. Without the rights for
+/// that it stays an ordinary thread; calibration shows how good that is.
 fn ask_for_punctuality() {
     // SAFETY: takes no pointers.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };

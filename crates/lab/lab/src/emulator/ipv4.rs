@@ -4,16 +4,16 @@
 use braid_inner::checksum;
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-/// What a NAT tells flows apart by, besides their endpoints.
+/// How a NAT distinguishes flows, besides their endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Protocol {
     Tcp,
     Udp,
-    /// ICMP echo; its identifier stands for the port.
+    /// ICMP echo; its identifier is used as the port.
     Echo,
 }
 
-/// Which endpoint of a packet is meant.
+/// One of a packet's endpoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
     Source,
@@ -65,12 +65,12 @@ impl Header {
     }
 }
 
-/// What an unfragmented packet or a first fragment carries.
+/// The payload of an unfragmented packet or a first fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Payload {
     /// TCP, UDP or an ICMP echo.
     Flow(Protocol),
-    /// An ICMP error; the packet that it is about begins at this offset.
+    /// An ICMP error; the packet it is about begins at this offset.
     Error { about: usize },
     /// Something without ports.
     Other,
@@ -101,8 +101,8 @@ pub(super) fn endpoint(
     Some(SocketAddrV4::new(header.address(side), port))
 }
 
-/// Replaces an endpoint and adjusts every checksum that is there; a packet
-/// quoted in an ICMP error may end before it.
+/// Replaces an endpoint and adjusts every checksum that is present; a packet quoted in an ICMP
+/// error may be cut off before it.
 pub(super) fn rewrite_endpoint(
     packet: &mut [u8],
     header: &Header,
@@ -120,13 +120,13 @@ pub(super) fn rewrite_endpoint(
             Protocol::Echo => 2,
         };
     let Some(sum) = read_u16(packet, field) else { return };
-    // UDP without a checksum stays without.
+    // UDP without a checksum stays that way.
     if protocol == Protocol::Udp && sum == 0 {
         return;
     }
     let mut adjusted = adjust(sum, &[old.port()], &[new.port()]);
     if protocol != Protocol::Echo {
-        // The pseudo-header has the address.
+        // The pseudo-header contains the address.
         adjusted = adjust(adjusted, &words(*old.ip()), &words(*new.ip()));
     }
     if protocol == Protocol::Udp && adjusted == 0 {
@@ -135,8 +135,8 @@ pub(super) fn rewrite_endpoint(
     write_u16(packet, field, adjusted);
 }
 
-/// Replaces an address and adjusts the header's checksum only: enough for a
-/// fragment that isn't the first.
+/// Replaces an address and adjusts only the header's checksum: enough for a fragment that isn't the
+/// first.
 pub(super) fn rewrite_address(packet: &mut [u8], header: &Header, side: Side, new: Ipv4Addr) {
     let at = if side == Side::Source { 12 } else { 16 };
     if let Some(field) = packet.get_mut(at..at + 4) {
@@ -147,7 +147,7 @@ pub(super) fn rewrite_address(packet: &mut [u8], header: &Header, side: Side, ne
     }
 }
 
-/// Computes an ICMP message's checksum anew, after its quoted packet changed.
+/// Recomputes an ICMP message's checksum after its quoted packet changed.
 pub(super) fn refresh_icmp_checksum(packet: &mut [u8], header: &Header) {
     let at = header.length + 2;
     write_u16(packet, at, 0);

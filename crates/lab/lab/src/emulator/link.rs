@@ -5,10 +5,10 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How many packets are taken from a device before others have their turn.
+/// How many packets are read from a device before others have their turn.
 const BATCH: usize = 64;
 
-/// What an emulated link consists of.
+/// The parts of an emulated link.
 #[derive(Debug)]
 pub struct LinkParts {
     /// What it does to packets.
@@ -17,7 +17,7 @@ pub struct LinkParts {
     pub home: LinkDevice,
     /// The device at the provider.
     pub provider: LinkDevice,
-    /// The addresses that its NAT translates between; without it there's none.
+    /// The addresses that its NAT translates between; `None` without NAT.
     pub nat: Option<NatAddresses>,
 }
 
@@ -26,8 +26,8 @@ pub struct LinkParts {
 pub struct NatAddresses {
     /// The link's address at home.
     pub private: Ipv4Addr,
-    /// The public address at first. A rebinding takes the next one of its /24,
-    /// and begins again after the last.
+    /// The initial public address. A rebinding takes the next one in its /24, and wraps around
+    /// after the last.
     pub public: Ipv4Addr,
 }
 
@@ -73,8 +73,7 @@ impl RunningLink {
         }
     }
 
-    /// Takes packets from the device at `end`, as many as a batch. They are
-    /// copied into buffers of `pool`.
+    /// Reads up to a batch of packets from the device at `end`, into buffers from `pool`.
     ///
     /// # Errors
     /// The device is gone.
@@ -112,11 +111,11 @@ impl RunningLink {
         Ok(())
     }
 
-    /// Gives what has arrived by `now` to the devices.
+    /// Passes packets that have arrived by `now` to the devices.
     pub(super) fn give_out(&mut self, now: Time, pool: &mut Vec<Vec<u8>>) {
         for (direction, device) in [(&mut self.down, &self.home), (&mut self.up, &self.provider)] {
             while let Some(packet) = direction.poll(now) {
-                // A device that is down loses what arrives, as any does.
+                // A device that is down loses packets, as any does.
                 device.write(&packet);
                 pool.push(packet);
             }
@@ -134,8 +133,7 @@ impl RunningLink {
     }
 
     /// # Errors
-    /// A rebinding of a link without NAT, and what the kernel says to a change
-    /// of the carrier.
+    /// Rebinding a link without NAT, and the kernel's error when changing the carrier.
     pub(super) fn apply(&mut self, now: Time, change: &LinkChange) -> io::Result<()> {
         match change {
             LinkChange::Blackout(blackout) => {

@@ -1,7 +1,6 @@
-//! The link emulator: what a link does to packets, without help from the
-//! kernel's netem. [`LinkModel`] says what a link is, [`Direction`] plays one
-//! direction of it, [`Nat`] is the provider's address translation, and [`Emulator`]
-//! moves real packets through them.
+//! The link emulator: what a link does to packets, without the kernel's netem. [`LinkModel`]
+//! describes a link, [`Direction`] plays one direction of it, [`Nat`] is the provider's address
+//! translation, and [`Emulator`] moves real packets through them.
 
 mod device;
 mod engine;

@@ -27,8 +27,8 @@ pub enum LinkChange {
     /// The device at home loses or regains its carrier; without it nothing
     /// passes.
     Carrier(Carrier),
-    /// The provider's NAT forgets every mapping and moves the link to another
-    /// public address, as a reconnected modem meets it.
+    /// The provider's NAT forgets every mapping and moves the link to another public address, as
+    /// when a modem reconnects.
     Rebind,
     /// The link's figures change.
     Set {
@@ -36,8 +36,8 @@ pub enum LinkChange {
         down: Option<DirectionChange>,
         /// Towards the concentrator.
         up: Option<DirectionChange>,
-        /// The largest packet that passes. The device at home keeps the MTU that
-        /// it was created with: the path behind it narrows.
+        /// The largest packet that passes. The device at home keeps its original MTU: the path
+        /// behind it narrows.
         mtu: Option<u16>,
     },
 }
@@ -45,8 +45,8 @@ pub enum LinkChange {
 /// Whether a device has a carrier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carrier {
-    /// The cable is in.
+    /// The cable is plugged in.
     Up,
-    /// The cable is out.
+    /// The cable is unplugged.
     Down,
 }

@@ -12,21 +12,19 @@ const UDP_TIMEOUT: Duration = Duration::from_secs(120);
 const TCP_TIMEOUT: Duration = Duration::from_secs(7440);
 /// RFC 5508, requirement 2: at least a minute.
 const ECHO_TIMEOUT: Duration = Duration::from_secs(60);
-/// Half of the ports, so that a free one is found at random soon.
+/// Half of the ports, so that a random search finds a free one quickly.
 const MAX_MAPPINGS: usize = 32_768;
-/// Who may answer through one mapping.
+/// Maximum number of peers that may answer through one mapping.
 const MAX_PEERS: usize = 1024;
 /// First fragments remembered for those that follow.
 const MAX_FRAGMENTS: usize = 256;
 /// Public ports are chosen above the system ports (RFC 6335).
 const FIRST_PORT: u16 = 1024;
 
-/// The provider's translation of a link's IPv4 packets between the home's
-/// private address and a public one: mapping endpoint-independent, filtering
-/// address- and port-dependent (RFC 4787), so only those that the home has
-/// written to get in. It translates TCP, UDP and ICMP echo with their fragments
-/// and the ICMP errors about them; any other protocol is refused. IPv6 passes
-/// untouched.
+/// The provider's translation of a link's IPv4 packets between the home's private address and a
+/// public one: endpoint-independent mapping, address- and port-dependent filtering (RFC 4787), so
+/// that only hosts to which the home has written get in. It translates TCP, UDP and ICMP echo with
+/// their fragments and related ICMP errors; any other protocol is refused. IPv6 passes unchanged.
 #[derive(Debug)]
 pub struct Nat {
     private: Ipv4Addr,
@@ -34,7 +32,7 @@ pub struct Nat {
     mappings: HashMap<(Protocol, u16), Mapping>,
     /// From the public port to the private one.
     public_ports: HashMap<(Protocol, u16), u16>,
-    /// Packets whose first fragment was let through.
+    /// Packets whose first fragment passed.
     fragments: VecDeque<FragmentKey>,
     rng: Rng,
 }
@@ -57,7 +55,7 @@ struct FragmentKey {
 /// Why a packet doesn't pass the NAT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NatRefusal {
-    /// Neither IPv4 nor IPv6, or cut short.
+    /// Neither IPv4 nor IPv6, or truncated.
     #[error("not a whole IP packet")]
     Malformed,
     /// A source that isn't the link's, or a destination that isn't the NAT's.
@@ -66,7 +64,7 @@ pub enum NatRefusal {
     /// A protocol without ports.
     #[error("a protocol that can't be translated")]
     Protocol,
-    /// Nobody inside has written to the sender, or not lately.
+    /// Nobody inside has written to the sender recently.
     #[error("no mapping")]
     NoMapping,
 }
@@ -84,7 +82,7 @@ impl Nat {
         }
     }
 
-    /// The address that the outside sees.
+    /// The public address.
     pub fn public_address(&self) -> Ipv4Addr {
         self.public
     }
@@ -169,7 +167,7 @@ impl Nat {
         Header::read(packet).map(Some).ok_or(NatRefusal::Malformed)
     }
 
-    /// The public port of a flow from inside, made where it's new.
+    /// The public port of a flow from inside; creates a mapping for a new flow.
     fn map(&mut self, now: Time, protocol: Protocol, inside: u16, peer: SocketAddrV4) -> u16 {
         let key = (protocol, inside);
         let expired =
@@ -193,7 +191,7 @@ impl Nat {
         mapping.public_port
     }
 
-    /// The private port behind a public one, when `peer` may use it.
+    /// The private port behind a public one, if `peer` may use it.
     fn admit(
         &mut self,
         now: Time,
@@ -212,8 +210,8 @@ impl Nat {
         Ok(inside)
     }
 
-    /// Translates the packet quoted in an ICMP error, which travelled the other
-    /// way: `side` is where it has the inner host.
+    /// Translates the packet quoted in an ICMP error, which travelled in the opposite direction:
+    /// `side` is where it has the inner host.
     fn translate_quoted(
         &mut self,
         packet: &mut [u8],
@@ -304,7 +302,7 @@ impl FragmentKey {
     }
 }
 
-/// Our endpoint of a packet, and the peer's. An echo's peer has no port.
+/// Our endpoint in a packet, and the peer's. An echo's peer has no port.
 fn endpoints(
     packet: &[u8],
     header: &Header,
@@ -328,7 +326,7 @@ fn timeout(protocol: Protocol) -> Duration {
     }
 }
 
-/// Forgets an eighth at once, so that a full table doesn't search at each packet.
+/// Removes an eighth at once, so that a full table isn't searched for each packet.
 fn forget_oldest<K: Eq + Hash, V>(map: &mut HashMap<K, V>, used: impl Fn(&V) -> Time) {
     let mut times: Vec<Time> = map.values().map(&used).collect();
     if times.is_empty() {

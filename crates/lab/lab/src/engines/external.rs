@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// How long one command that is to end may run.
+/// Timeout for a command that must finish.
 const COMMAND_LIMIT: Duration = Duration::from_secs(30);
 
 /// Another tunnel, described by commands in a TOML file. `docs/reference/lab.md` shows
@@ -32,7 +32,7 @@ pub struct Commands {
     pub setup: Vec<String>,
     /// Programs that stay in the foreground until the engine ends.
     pub up: Vec<String>,
-    /// Run when the programs of both ends have been started.
+    /// Run after the programs of both ends have been started.
     pub after: Vec<String>,
     /// Run at the end, whether or not they succeed.
     pub down: Vec<String>,
@@ -42,7 +42,7 @@ impl External {
     /// Reads a file.
     ///
     /// # Errors
-    /// With line and key.
+    /// What is wrong, with line and key.
     pub fn load(file: &Path) -> Result<Self, ScenarioError> {
         let name = file.display().to_string();
         let text = std::fs::read_to_string(file).map_err(|error| ScenarioError {
@@ -59,7 +59,7 @@ impl External {
         let source = Source { file, text };
         let table = source.parse()?;
         let root = source.root(&table);
-        // Only for the reader of the file.
+        // Only informative.
         root.text("name")?;
         let server = root.text("server")?.ok_or_else(|| {
             root.missing("server").hint("the concentrator's address inside the tunnel")
@@ -117,8 +117,8 @@ pub(super) fn bring_up(external: &External, bench: &Bench<'_>) -> Result<Running
             run_to_end(side, command, text, &log(side, "setup"), COMMAND_LIMIT)?;
         }
         for (number, text) in commands.up.iter().enumerate() {
-            // `exec` makes the shell's process the program's, so that signals
-            // and CPU times are its own.
+            // `exec` replaces the shell by the program, so that it gets the signals and the CPU
+            // time is its own.
             let command = prepared(namespace, &format!("exec {text}"));
             let log = log(side, &format!("up-{}", number + 1));
             running.processes.push(Process::start(side, command, log)?);
@@ -133,7 +133,7 @@ pub(super) fn bring_up(external: &External, bench: &Bench<'_>) -> Result<Running
     Ok(running)
 }
 
-/// What the commands find in their environment.
+/// The commands' environment.
 fn variables(bench: &Bench<'_>) -> BTreeMap<String, String> {
     let links = bench.topology.links();
     let mut variables = BTreeMap::from([
@@ -173,7 +173,7 @@ pub(super) struct Closing {
 }
 
 impl Closing {
-    /// Runs them; what fails is left to the end of the namespaces.
+    /// Runs them; leftovers of failed ones end with the namespaces.
     pub(super) fn run(self) {
         for mut command in self.commands {
             let _ = command.output();

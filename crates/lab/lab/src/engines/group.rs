@@ -16,7 +16,7 @@ use ipnet::{IpNet, Ipv4Net};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Both ends' addresses of engines that make a device.
+/// Both ends' addresses for engines with a device of their own.
 const HOME: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 
@@ -33,7 +33,7 @@ impl GroupEngine {
         all().into_iter().map(|(word, _)| word).collect()
     }
 
-    /// The engine of this name; `None` if there's none.
+    /// The engine of this name, if there is one.
     pub fn named(text: &str) -> Option<Self> {
         all().into_iter().find(|(word, _)| word == text).map(|(word, engine)| Self { word, engine })
     }
@@ -43,9 +43,9 @@ impl GroupEngine {
         self.engine.kind().has_device()
     }
 
-    /// What it needs of the kernel and of the programs.
+    /// What it needs from the kernel and from programs.
     pub fn needs(&self, ethernet: bool) -> Vec<Feature> {
-        // Which addresses it has doesn't matter for that.
+        // Its addresses don't matter for that.
         let over = self.over(ethernet, End::First);
         let name = device_name(&self.engine, Side::Home);
         name.map(|name| empty(name, self.engine.clone(), over).setup().needs).unwrap_or_default()
@@ -62,7 +62,7 @@ impl fmt::Display for GroupEngine {
     }
 }
 
-/// The names and what they mean.
+/// All names with their engines.
 fn all() -> Vec<(String, Engine)> {
     let mut all = Vec::new();
     for &mode in BondMode::ALL {
@@ -104,7 +104,7 @@ pub(super) fn bring_up(engine: &GroupEngine, bench: &Bench<'_>) -> Result<Runnin
     for (side, end) in [(Side::Concentrator, End::First), (Side::Home, End::Second)] {
         let answers_only = masquerades(&engine.engine) && side == Side::Concentrator;
         if answers_only {
-            // It sees each link's own address, and answers there.
+            // It sees each link's own address, and answers to it.
             continue;
         }
         let over = engine.over(ethernet, end);
@@ -119,9 +119,9 @@ pub(super) fn bring_up(engine: &GroupEngine, bench: &Bench<'_>) -> Result<Runnin
     Ok(running)
 }
 
-/// Multipath TCP with a subflow over each link. The home opens the connections and all
-/// subflows, so it works through NAT; the other end just lets them. What isn't TCP
-/// takes the first link.
+/// Multipath TCP with a subflow over each link. The home opens the connections and all subflows, so
+/// it works through NAT; the other end just accepts them. Traffic other than TCP takes the first
+/// link.
 pub(super) fn mptcp(bench: &Bench<'_>) -> Result<Running, EngineError> {
     let engine = GroupEngine { word: "mptcp".to_owned(), engine: Engine::Mptcp(Mptcp::default()) };
     let mut running = Running::kernel(CONCENTRATOR_V4.into(), Streams::Mptcp);
@@ -238,7 +238,7 @@ fn empty(name: Device, engine: Engine, over: Over) -> Group {
     }
 }
 
-/// TEQL's devices are the kernel's, numbered for the whole machine.
+/// TEQL's devices are created by the kernel, numbered for the whole machine.
 fn device_name(engine: &Engine, side: Side) -> Option<Device> {
     let name = match (engine, side) {
         (Engine::Teql, Side::Home) => "teql0",

@@ -15,7 +15,7 @@ pub(super) fn single_link(name: &str, bench: &Bench<'_>) -> Result<Running, Engi
     Ok(running)
 }
 
-/// Flows spread over the links by the kernel's hash of addresses and ports.
+/// Flows are spread over the links by the kernel's hash of addresses and ports.
 pub(super) fn ecmp(bench: &Bench<'_>) -> Result<Running, EngineError> {
     let setup = bench.topology.ecmp()?;
     let mut running = Running::kernel(CONCENTRATOR_V4.into(), Streams::Tcp);

@@ -16,8 +16,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Why `engine` can't be measured here; `None` if it can, as far as is known
-    /// before.
+    /// Why `engine` can't be measured here; `None` if it can, as far as can be known beforehand.
     pub fn lacks(&mut self, engine: &EngineName, scenario: &Scenario) -> Option<String> {
         let EngineName::Group(engine) = engine else { return None };
         let ethernet = scenario.links.iter().all(|link| link.ethernet);
@@ -26,7 +25,7 @@ impl Host {
                 return Some(feature.to_string());
             }
         }
-        // Ethernet devices that are slow, far or lossy are netem's.
+        // Slow, distant or lossy Ethernet devices require netem.
         let wants_devices = engine.needs_ethernet() && ethernet;
         if wants_devices && scenario.in_kernel != InKernel::All && !self.has_netem() {
             return Some("netem".to_owned());
@@ -49,14 +48,14 @@ fn works(feature: Feature) -> bool {
     let text = match feature {
         Feature::Bonding => "ip link add probe0 type bond",
         Feature::Team => "ip link add probe0 type team",
-        // Its devices are the machine's, not a namespace's.
+        // Its devices belong to the machine, not to a namespace.
         Feature::Teql => "nsenter -t 1 -n ip link show teql0 || modprobe sch_teql max_equalizers=8",
         Feature::NextHops => "ip nexthop add id 1 blackhole",
         Feature::ResilientNextHops => {
             "ip nexthop add id 1 dev lo && ip nexthop add id 2 group 1 type resilient buckets 8"
         }
         Feature::Mptcp => "ip mptcp limits show",
-        // A session of no one.
+        // A session with nobody.
         Feature::Pppoe => {
             "modprobe -q pppoe; grep -qw PPPOE /proc/net/protocols || test -e /proc/net/pppoe"
         }
@@ -95,7 +94,7 @@ mod tests {
         for engine in ["tunnel", "mptcp", "ecmp"] {
             assert_eq!(host.lacks(&engine.parse().unwrap(), &scenario), None);
         }
-        // Whatever the kernel has: asked twice, it answers the same.
+        // Whatever the kernel supports: asking twice gives the same answer.
         let bonding = "bonding:balance-rr".parse().unwrap();
         assert_eq!(host.lacks(&bonding, &scenario), host.lacks(&bonding, &scenario));
     }

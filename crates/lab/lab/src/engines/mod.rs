@@ -1,5 +1,5 @@
-//! What carries the traffic between the two ends: our tunnel, a single link,
-//! the kernel's own ways to use several links, or any other program.
+//! The engines that carry traffic between the two ends: our tunnel, a single link, the kernel's own
+//! ways of using several links, or any other program.
 
 mod external;
 mod group;
@@ -29,17 +29,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tunnel::{SplitTcp, Variant};
 
-/// How long an engine may take until something passes it, besides some round
-/// trips.
+/// How long an engine may take until a packet passes, in addition to some round trips.
 const READY_WITHIN: Duration = Duration::from_secs(20);
-/// Between two looks at how far it is.
+/// Time between two checks of its progress.
 const LOOK: Duration = Duration::from_millis(50);
-/// An echo request or reply of the lab as an IPv4 packet.
+/// Size of the lab's echo requests and replies as IPv4 packets.
 pub(crate) const PING_BYTES: u64 = 84;
 
-/// What engines are brought up with.
+/// What is needed to bring engines up.
 pub struct Bench<'a> {
-    /// The network, freshly made.
+    /// The network, newly built.
     pub topology: &'a Topology,
     /// The scenario that will run.
     pub scenario: &'a Scenario,
@@ -47,24 +46,24 @@ pub struct Bench<'a> {
     pub scratch: &'a Path,
     /// The program that our own engine starts.
     pub program: &'a Path,
-    /// Ends the attempt.
+    /// Cancels the attempt.
     pub cancel: &'a Cancel,
 }
 
-/// An engine that is up. Dropping it ends its processes.
+/// A running engine. Dropping it ends its processes.
 #[derive(Debug)]
 pub struct Running {
-    /// The concentrator's address as traffic from the home reaches it.
+    /// The concentrator's address for traffic from the home.
     pub server: IpAddr,
-    /// How streams are carried.
+    /// The transport for streams.
     pub streams: Streams,
     /// Address that sockets at home bind to; `None` leaves it to the kernel.
     pub source: Option<IpAddr>,
     /// Device of the home that sockets are bound to; `None` follows the routes.
     pub device: Option<String>,
-    /// The engine's processes; empty for what the kernel does.
+    /// The engine's processes; empty if the kernel does the work.
     pub processes: Vec<Process>,
-    /// Commands to be run when it ends.
+    /// Commands to run when it ends.
     closing: Option<external::Closing>,
 }
 
@@ -74,23 +73,23 @@ pub enum EngineError {
     /// The scenario has no such link.
     #[error("there is no link {name:?}; the links are: {links}")]
     NoSuchLink {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing links.
         links: String,
     },
-    /// The network couldn't be set so.
+    /// The network couldn't be configured.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// A file or process couldn't be made.
+    /// A file or process couldn't be created.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The attempted action.
         what: String,
         /// Why it failed.
         source: io::Error,
     },
-    /// The file of an external engine is wrong.
+    /// The file of an external engine is invalid.
     #[error(transparent)]
     File(#[from] crate::scenario::ScenarioError),
     /// A command of an external engine failed.
@@ -120,17 +119,17 @@ pub enum EngineError {
     /// Nothing passed in time.
     #[error("{server} did not answer through the engine within {seconds} s{logs}")]
     NotReady {
-        /// Who didn't answer.
+        /// The address that didn't answer.
         server: IpAddr,
         /// How long it was waited for.
         seconds: u64,
         /// The ends of the processes' outputs.
         logs: String,
     },
-    /// The engine has not taken all links in.
+    /// The engine hasn't taken in all links.
     #[error("{missing} after {seconds} s{logs}")]
     Unsettled {
-        /// Where, and what there is so far.
+        /// The end, and what is missing there.
         missing: String,
         /// How long it was waited for.
         seconds: u64,
@@ -140,7 +139,7 @@ pub enum EngineError {
     /// The engine and the scenario don't fit.
     #[error("{0}")]
     Unfit(String),
-    /// The user ended it.
+    /// The user cancelled it.
     #[error("interrupted")]
     Cancelled,
 }
@@ -152,11 +151,11 @@ impl EngineError {
     }
 }
 
-/// The engines that `texts` name, each once, in their order. What a name refers
-/// to is there: a link of the scenario, a file that can be read as an engine.
+/// The engines named by `texts`, each once, in order. Checks that what a name refers to exists: a
+/// link of the scenario, a valid engine file.
 ///
 /// # Errors
-/// What is wrong with the first that can't be used.
+/// What is wrong with the first unusable one.
 pub fn named(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, String> {
     let links: Vec<&str> = scenario.links.iter().map(|link| link.model.name.as_str()).collect();
     let mut engines = Vec::new();
@@ -180,10 +179,10 @@ pub fn named(texts: &[String], scenario: &Scenario) -> Result<Vec<EngineName>, S
     Ok(engines)
 }
 
-/// Brings `engine` up and waits until something passes it.
+/// Brings `engine` up and waits until a packet passes through it.
 ///
 /// # Errors
-/// With the end of the engine's own output where it has some.
+/// What failed, with the end of the engine's output if it has any.
 pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, EngineError> {
     let mut running = match engine {
         EngineName::Tunnel { mode } => {
@@ -206,15 +205,14 @@ pub fn bring_up(engine: &EngineName, bench: &Bench<'_>) -> Result<Running, Engin
         EngineName::Null => null::bring_up(bench)?,
     };
     match (running.wait_until_ready(bench), engine) {
-        // A link that carries nothing now is measured as it is.
+        // A link that carries nothing now is measured anyway.
         (Err(EngineError::NotReady { .. }), EngineName::Link(_)) => {}
         (result, _) => result?,
     }
     Ok(running)
 }
 
-/// The longest that a ping of the lab takes over any of the links while they
-/// are idle.
+/// The longest round-trip time of the lab's pings over any of the idle links.
 fn slowest_round_trip(scenario: &Scenario) -> Duration {
     let one_way = |direction: &DirectionModel| {
         let serialised = direction.capacity.mean_rate().time_for(PING_BYTES);
@@ -238,8 +236,7 @@ impl Running {
         }
     }
 
-    /// Waits until nothing is `missing` any more of what an engine needs to be
-    /// whole.
+    /// Waits until nothing of an engine is `missing` any longer.
     fn wait_until(
         &mut self,
         within: Duration,
@@ -266,7 +263,7 @@ impl Running {
     fn wait_until_ready(&mut self, bench: &Bench<'_>) -> Result<(), EngineError> {
         let round_trip = slowest_round_trip(bench.scenario);
         let patience = Duration::from_millis(500) + round_trip;
-        // Handshakes take some of them.
+        // Handshakes take several round trips.
         let within = READY_WITHIN + round_trip * 4;
         let deadline = Instant::now() + within;
         loop {
@@ -299,17 +296,17 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The commands that undo things may need the processes.
+        // The closing commands may need the processes.
         if let Some(closing) = self.closing.take() {
             closing.run();
         }
     }
 }
 
-/// Copies the logs of a run to where the user wants them.
+/// Copies a run's logs to the user's folder.
 ///
 /// # Errors
-/// Those of the copying.
+/// An error while copying.
 pub fn keep_logs(scratch: &Path, target: &Path) -> io::Result<Vec<PathBuf>> {
     std::fs::create_dir_all(target)?;
     let mut kept = Vec::new();

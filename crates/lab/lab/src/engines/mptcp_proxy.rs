@@ -1,5 +1,5 @@
-//! Multipath TCP for programs that know nothing of it: Braid's proxy at both
-//! ends, as processes of this program.
+//! Multipath TCP for programs without support for it: Braid's proxy at both ends, as processes of
+//! this program.
 
 use super::process::{Process, Side, run_to_end, shell};
 use super::{Bench, EngineError, Running};
@@ -14,7 +14,7 @@ use std::time::Duration;
 const PORT: u16 = 18_262;
 /// "bp" in ASCII.
 const MARK: u32 = 0x6270;
-/// What a proxy says as soon as it takes connections.
+/// A proxy's message when it accepts connections.
 const LISTENS: &str = "listens on port";
 const LISTENS_WITHIN: Duration = Duration::from_secs(20);
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
@@ -30,7 +30,7 @@ pub struct MptcpProxyArgs {
 /// Listens and serves until it is ended.
 pub(crate) fn serve(args: &MptcpProxyArgs) -> io::Result<()> {
     let end = if args.far {
-        // In the lab's own network there is nobody else.
+        // There is nobody else in the lab's own network.
         let all = ["0.0.0.0/0", "::/0"].iter().filter_map(|net| net.parse().ok());
         let all: Vec<IpNet> = all.collect();
         End::Far(Access { homes: all.clone(), servers: all })
@@ -43,8 +43,8 @@ pub(crate) fn serve(args: &MptcpProxyArgs) -> io::Result<()> {
     Ok(())
 }
 
-/// The kernel's path manager knows all links, nftables brings all of the home's
-/// TCP to its proxy.
+/// The kernel's path manager knows all links, and nftables redirects all of the home's TCP to its
+/// proxy.
 pub(super) fn bring_up(bench: &Bench<'_>) -> Result<Running, EngineError> {
     bench.topology.mptcp()?;
     let mut running = Running::kernel(CONCENTRATOR_V4.into(), Streams::Tcp);

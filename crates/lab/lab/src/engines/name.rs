@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// An engine as it is written on the command line.
+/// An engine, as named on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineName {
     /// `tunnel` or `tunnel:MODE`: Braid.
@@ -13,12 +13,12 @@ pub enum EngineName {
         mode: Option<TunnelMode>,
     },
     /// `tunnel:split-tcp`: Braid, with TCP connections split at both ends;
-    /// `tunnel:split-tcp:CONTROL` with this congestion control between the two.
+    /// `tunnel:split-tcp:CONTROL` uses this congestion control between them.
     SplitTcp {
         /// The congestion control; `None` is the default.
         congestion: Option<CongestionControl>,
     },
-    /// `tunnel:tls`: Braid by TLS over TCP, as where UDP doesn't pass.
+    /// `tunnel:tls`: Braid over TLS on TCP, as where UDP doesn't pass.
     TunnelByTls,
     /// `link:NAME`: that link alone, no tunnel.
     Link(String),
@@ -26,37 +26,36 @@ pub enum EngineName {
     Mptcp,
     /// `ecmp`: the kernel's equal-cost multipath routing, flow by flow.
     Ecmp,
-    /// `mptcp:proxy`: programs that know nothing of MPTCP have it, by a proxy at
-    /// both ends.
+    /// `mptcp:proxy`: MPTCP for programs without support for it, by a proxy at both ends.
     MptcpProxy,
-    /// `round-robin`: packet by packet in turn, by nftables' marks.
+    /// `round-robin`: packets in turn, by nftables' marks.
     RoundRobin,
-    /// One of the kernel's, set up by Braid, as `bonding:balance-rr`.
+    /// One of the kernel's engines, set up by Braid, such as `bonding:balance-rr`.
     Group(GroupEngine),
     /// `external:FILE`: commands in a file.
     External(PathBuf),
-    /// `null`: packets between the devices and a UDP socket, and nothing else:
-    /// the limit of any tunnel in user space.
+    /// `null`: only moves packets between the devices and a UDP socket: the upper limit for any
+    /// user-space tunnel.
     Null,
 }
 
-/// A name that means no engine.
+/// A name that isn't an engine's.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EngineNameError {
-    /// Not known at all.
+    /// The engine is unknown.
     #[error(
         "there is no engine {0:?}; write tunnel, tunnel:MODE, tunnel:split-tcp, tunnel:tls, link:NAME, each, \
          mptcp, mptcp:proxy, ecmp, round-robin, null, external:FILE, or one of: {words}",
         words = GroupEngine::words().join(", ")
     )]
     Unknown(String),
-    /// Not a mode of the tunnel.
+    /// The tunnel has no such mode.
     #[error(transparent)]
     UnknownMode(#[from] UnknownMode),
 }
 
 impl EngineName {
-    /// Reads a name of the command line; `each` becomes one engine a link.
+    /// Parses a name from the command line; `each` becomes one engine per link.
     ///
     /// # Errors
     /// There is no such engine.

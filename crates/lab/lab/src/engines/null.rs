@@ -1,17 +1,17 @@
-//! The engine `null`: what a tunnel costs that does nothing.
+//! The engine `null`: the cost of a tunnel that does nothing.
 
 use super::external::{self, Commands, External};
 use super::{Bench, EngineError, Running};
 use crate::topology::CONCENTRATOR_V4;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// Addresses inside.
+/// Addresses inside the tunnel.
 const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 1);
 const HOME: Ipv4Addr = Ipv4Addr::new(10, 78, 0, 2);
 const PORT: u16 = 51_901;
 const DEVICE: &str = "null0";
 
-/// A loop at each end, by the first link.
+/// Starts a loop at each end, over the first link.
 pub(super) fn bring_up(bench: &Bench<'_>) -> Result<Running, EngineError> {
     let program = bench.program.display();
     let end = |address: Ipv4Addr, how: String| Commands {

@@ -1,8 +1,8 @@
-//! One end of the engine `null`: TUN to UDP to TUN, in batches, each byte
-//! copied once each way. No keys, no acknowledgements, no order, no repair:
-//! what it carries is what a tunnel in user space could carry at the most.
+//! One end of the engine `null`: TUN to UDP to TUN, in batches, each byte copied once in each
+//! direction. No keys, acknowledgements, ordering or repair: its rate is the upper limit for any
+//! user-space tunnel.
 //!
-//! Packets follow each other as a stream that is cut into equal datagrams:
+//! Packets form a stream that is cut into equal datagrams:
 //!
 //! ```text
 //! datagram: number u32, where the first packet begins in it u16, stream
@@ -25,7 +25,7 @@ const OFFLOAD_LEN: usize = 9;
 const PACKET_HEADER: usize = 4 + OFFLOAD_LEN;
 /// No packet begins in the datagram.
 const NOWHERE: u16 = u16::MAX;
-/// Datagrams of one call.
+/// Datagrams per call.
 const BATCH: usize = 44;
 /// Packets taken from the device before the socket gets its turn, as the
 /// tunnel does.
@@ -50,7 +50,7 @@ pub struct NullLoopArgs {
 /// Runs until the process is ended.
 ///
 /// # Errors
-/// Of the device and the socket.
+/// An error of the device or the socket.
 pub fn run(args: &NullLoopArgs) -> io::Result<()> {
     let mut tun = Tun::open(&args.device, Layer::L3, OffloadChoice::Best)?;
     let socket = LinkSocket::open(&LinkBind {
@@ -69,7 +69,7 @@ pub fn run(args: &NullLoopArgs) -> io::Result<()> {
     let (mut sender, mut receiver) = (Sender::default(), Receiver::default());
     let mut packet = Vec::new();
     let mut ready = Vec::new();
-    // Tells the other end where we are.
+    // Tells the other end our address.
     send(&socket, remote, &[]);
     loop {
         ready.clear();
@@ -95,7 +95,7 @@ pub fn run(args: &NullLoopArgs) -> io::Result<()> {
     }
 }
 
-/// Loses what the socket doesn't take now.
+/// Sends a batch; whatever the socket doesn't accept now is lost.
 fn send(socket: &LinkSocket, remote: Option<SocketAddr>, contents: &[u8]) {
     let Some(remote) = remote else { return };
     let transmit = Transmit {
@@ -112,13 +112,13 @@ fn send(socket: &LinkSocket, remote: Option<SocketAddr>, contents: &[u8]) {
 #[derive(Default)]
 struct Sender {
     batch: Vec<u8>,
-    /// Bytes of the datagram in the works.
+    /// Bytes in the unfinished datagram.
     filled: usize,
     number: u32,
 }
 
 impl Sender {
-    /// Appends a packet; `send` gets each batch that is full.
+    /// Appends a packet; passes each full batch to `send`.
     fn push(&mut self, packet: &[u8], offload: Offload, mut send: impl FnMut(&[u8])) {
         let mut header = [0; PACKET_HEADER];
         header[..4].copy_from_slice(&(packet.len() as u32).to_be_bytes());
@@ -133,7 +133,7 @@ impl Sender {
         self.append(packet, &mut send);
     }
 
-    /// Sends what there is.
+    /// Sends the rest.
     fn flush(&mut self, mut send: impl FnMut(&[u8])) {
         if !self.batch.is_empty() {
             send(&self.batch);
@@ -165,11 +165,11 @@ impl Sender {
     }
 }
 
-/// The stream as it comes in.
+/// The received stream.
 #[derive(Default)]
 struct Receiver {
     expected: u32,
-    /// A packet of which the beginning has come; empty when none has.
+    /// A packet whose beginning has been received; empty if none.
     header: Vec<u8>,
     packet: Vec<u8>,
     missing: usize,
@@ -178,7 +178,7 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// Takes a datagram; `deliver` gets each packet that is whole.
+    /// Takes a datagram; passes each complete packet to `deliver`.
     fn take(&mut self, datagram: &[u8], mut deliver: impl FnMut(&InnerPacket)) {
         let Some((header, mut stream)) = datagram.split_first_chunk::<DATAGRAM_HEADER>() else {
             return;

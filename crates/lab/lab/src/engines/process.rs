@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What of a log is shown when something fails.
+/// How much of a log is shown when something fails, bytes.
 const TAIL_BYTES: u64 = 2_000;
 /// How long a process has to end after SIGTERM.
 const GENTLE: Duration = Duration::from_secs(3);
@@ -59,7 +59,7 @@ impl Process {
         Ok(Process { side, child, command: text, log })
     }
 
-    /// An error if it has ended.
+    /// Returns an error if it has ended.
     pub(super) fn check(&mut self) -> Result<(), EngineError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
@@ -78,15 +78,14 @@ impl Process {
         self.side
     }
 
-    /// Whether one of these is in its output.
+    /// Whether its output contains one of these.
     pub(super) fn has_said(&self, words: &[&str]) -> bool {
         let output = fs::read(&self.log).unwrap_or_default();
         let output = String::from_utf8_lossy(&output);
         words.iter().any(|word| output.contains(word))
     }
 
-    /// The end of its output, introduced for an error message; empty if it said
-    /// nothing.
+    /// The end of its output, introduced for an error message; empty if there is none.
     pub(super) fn log_tail(&self) -> String {
         let tail = tail(&self.log);
         if tail.is_empty() {
@@ -102,7 +101,7 @@ impl Drop for Process {
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Not reaped yet, so the number is still its own.
+        // It isn't reaped yet, so the PID is still its own.
         let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
         let deadline = Instant::now() + GENTLE;
         while Instant::now() < deadline {
@@ -116,8 +115,7 @@ impl Drop for Process {
     }
 }
 
-/// Runs a shell command to its end, at most for `limit`; its output goes to
-/// the end of `log`.
+/// Runs a shell command to its end, for at most `limit`; its output is appended to `log`.
 pub(super) fn run_to_end(
     side: Side,
     mut command: Command,
@@ -155,8 +153,8 @@ pub(super) fn shell(namespace: &NetNs, text: &str) -> Command {
     command
 }
 
-/// CPU time used so far by the processes and all their descendants; `None`
-/// without processes.
+/// CPU time used so far by the processes and all their descendants; `None` if there are no
+/// processes.
 pub fn cpu_seconds(processes: &[Process]) -> Option<CpuSeconds> {
     if processes.is_empty() {
         return None;
@@ -197,10 +195,10 @@ fn process_table() -> HashMap<u32, Entry> {
         .collect()
 }
 
-/// Parent and CPU time (own and of reaped children) of a line of
-/// /proc/PID/stat (proc_pid_stat(5)).
+/// Parent and CPU time (including reaped children) from a line of /proc/PID/stat
+/// (proc_pid_stat(5)).
 fn parse_stat(stat: &str, ticks: f64) -> Option<Entry> {
-    // The command may have spaces and parentheses; the last one ends it.
+    // The command may contain spaces and parentheses; the last parenthesis ends it.
     let fields: Vec<&str> = stat.get(stat.rfind(')')? + 1..)?.split_whitespace().collect();
     let parent = fields.get(1)?.parse().ok()?;
     let used: Option<u64> = fields.get(11..15)?.iter().map(|field| field.parse::<u64>().ok()).sum();

@@ -1,6 +1,6 @@
-//! Every packet takes the next link in turn: nftables counts and marks, policy
-//! rules send each mark by its link. Without weights, and with all the
-//! reordering that unequal links make of it.
+//! Every packet takes the next link in turn: nftables counts and marks packets, policy rules send
+//! each mark over its link. There are no weights, and no protection from the reordering that
+//! unequal links cause.
 
 use super::process::{Side, run_to_end, shell};
 use super::{Bench, EngineError, Running};
@@ -55,7 +55,7 @@ fn script(side: Side, bench: &Bench<'_>) -> String {
             number + 1
         );
         if number == 0 {
-            // For what is looked up before the mark is there.
+            // For look-ups before the mark is set.
             let _ = writeln!(text, "ip route add {other}/32 via {gateway} dev {device}");
         }
     }

@@ -17,13 +17,13 @@ const CONCENTRATOR: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const HOME: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 /// The concentrator's UDP port.
 const PORT: u16 = 51_900;
-/// Its TCP port, where TLS carries.
+/// Its TCP port for TLS.
 const TLS_PORT: u16 = 443;
-/// After the first answer came through, the other links still join and their
-/// MTUs are searched: what happens once in a tunnel's life is not measured.
+/// After the first answer, the other links still join and search their MTUs: what happens once in a
+/// tunnel's life isn't measured.
 const SETTLE: Duration = Duration::from_secs(2);
 
-/// A daemon has its control socket by then.
+/// How long a daemon may take to create its control socket.
 const SOCKET_WITHIN: Duration = Duration::from_secs(3);
 
 /// How TCP connections are split.
@@ -41,14 +41,14 @@ impl SplitTcp {
     }
 }
 
-/// In which way Braid carries; by default as it does by itself.
+/// How Braid carries traffic; by default like without settings.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Variant {
     /// How packets are scheduled.
     pub(super) mode: Option<TunnelMode>,
     /// Whether TCP connections are split.
     pub(super) split: Option<SplitTcp>,
-    /// By TLS, and not by UDP.
+    /// Whether over TLS instead of UDP.
     pub(super) tls: bool,
 }
 
@@ -124,8 +124,7 @@ pub(super) fn bring_up(variant: Variant, bench: &Bench<'_>) -> Result<Running, E
     let mut processes = Vec::new();
     for (side, name, config, key) in sides {
         processes.push(start(side, name, &config, key, bench)?);
-        // A server is there before its clients are; the order of two processes
-        // started at once would be chance.
+        // The server must be up before its clients; otherwise their order would be random.
         wait_for(&bench.scratch.join(format!("{name}.sock")), bench);
     }
     let mut running = Running::kernel(CONCENTRATOR.into(), Streams::Tcp);
@@ -135,8 +134,8 @@ pub(super) fn bring_up(variant: Variant, bench: &Bench<'_>) -> Result<Running, E
     Ok(running)
 }
 
-/// Waits until a daemon has made its control socket, but not for long: whether
-/// it works is told by the traffic.
+/// Waits briefly until a daemon has created its control socket; whether it works is checked with
+/// traffic.
 fn wait_for(socket: &Path, bench: &Bench<'_>) {
     let deadline = Instant::now() + SOCKET_WITHIN;
     while !socket.exists() && Instant::now() < deadline && !bench.cancel.is_cancelled() {

@@ -6,8 +6,8 @@ use braid_plot::{Band, Curve, Style, svg};
 use braid_units::format_duration;
 use std::fmt::Write;
 
-/// A page that needs nothing but itself: for each kernel that was measured under
-/// a table of medians, rates and delays over time with the events marked.
+/// A self-contained page: for each kernel, a table of medians, and rates and delays over time with
+/// the events marked.
 pub fn html(reports: &[&Report]) -> String {
     let Some(first) = reports.first() else { return String::new() };
     let scenario = &first.scenario;
@@ -29,14 +29,14 @@ pub fn document(title: &str, body: &str) -> String {
     )
 }
 
-/// Rates and delays over time, of each engine and traffic.
+/// Rates and delays over time, for each engine and traffic.
 pub fn over_time(page: &mut String, report: &Report) {
     for row in report.rows() {
         details(page, report, &row);
     }
 }
 
-/// What was measured under one kernel.
+/// The results under one kernel.
 fn section(page: &mut String, report: &Report) {
     let scenario = &report.scenario;
     if report.host.vm {
@@ -62,8 +62,7 @@ fn section(page: &mut String, report: &Report) {
     over_time(page, report);
 }
 
-/// A bar an engine and traffic with goodput; the sum of the links is full
-/// width.
+/// One bar per engine and traffic with goodput; the sum of the links is the full width.
 pub fn overview(page: &mut String, report: &Report) {
     let rows = report.rows();
     let mut traffics: Vec<&str> = Vec::new();
@@ -170,7 +169,7 @@ fn table(page: &mut String, report: &Report) {
     page.push_str("</table></div>\n");
 }
 
-/// Figures of voice and web, which have no column.
+/// Figures of voice and web traffic, which have no column.
 fn more(row: &Row<'_>) -> String {
     let mut parts = Vec::new();
     if let Some(lost) = row.median_detail(|d| d.voice.map(|voice| voice.lost as f64)) {
@@ -191,7 +190,7 @@ fn more(row: &Row<'_>) -> String {
     parts.join("; ")
 }
 
-/// Plots of the repetition whose goodput is the median's nearest.
+/// Plots of the repetition whose goodput is nearest to the median.
 fn details(page: &mut String, report: &Report, row: &Row<'_>) {
     let typical = row.median(|run| run.goodput_mbps);
     let distance = |record: &&&Record| match (record.run.goodput_mbps, typical) {
@@ -253,8 +252,8 @@ fn details(page: &mut String, report: &Report, row: &Row<'_>) {
     page.push_str("</section>\n");
 }
 
-/// The mean of the points within half a second around each: what arrives in
-/// bursts of a few packets makes 100 ms unreadable.
+/// The mean of the points within half a second around each: bursts of a few packets make 100 ms
+/// bins unreadable.
 fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     const AROUND: usize = 2;
     let window = |at: usize| {
@@ -267,7 +266,7 @@ fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     points.iter().enumerate().map(|(at, (time, _))| (*time, mean(window(at)))).collect()
 }
 
-/// The curves' values added; they have the same times.
+/// The sum of the curves' values; they have the same times.
 fn summed(curves: &[Curve<'_>]) -> Vec<(f64, f64)> {
     let Some(first) = curves.first() else { return Vec::new() };
     let times = first.points.iter().enumerate();

@@ -11,7 +11,7 @@ pub struct Results {
     pub host: Host,
     /// Every run and traffic, in the order of measurement.
     pub runs: Vec<Run>,
-    /// What was measured in a VM, since this kernel lacks it.
+    /// What was measured in a VM because this kernel lacks it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vm: Option<Box<Results>>,
 }
@@ -23,11 +23,11 @@ pub struct Host {
     pub kernel: String,
     /// Model of the CPU.
     pub cpu: String,
-    /// Logical CPUs that may be used.
+    /// Usable logical CPUs.
     pub cores: usize,
     /// Version of this program.
     pub braid: String,
-    /// Whether it is a VM of the lab's.
+    /// Whether it is one of the lab's VMs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub vm: bool,
 }
@@ -35,17 +35,16 @@ pub struct Host {
 /// One traffic of one run. What doesn't apply to it is `None` (`null`).
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Run {
-    /// As on the command line (`tunnel:balance-rr`, `link:3g-1`).
+    /// The engine's name as on the command line (`tunnel:balance-rr`, `link:3g-1`).
     pub engine: String,
-    /// As `tcp-down-1-cubic`.
+    /// The traffic's name, such as `tcp-down-1-cubic`.
     pub traffic: String,
     /// From 1.
     pub repetition: u32,
     /// Payload delivered to the application from the traffic's start to its
     /// stop, slow start included, in Mbit/s (10^6).
     pub goodput_mbps: Option<f64>,
-    /// Sum over the links of what each carries alone, median of the
-    /// repetitions; see `docs/reference/lab.md`.
+    /// Sum of what each link carries alone, median of the repetitions; see `docs/reference/lab.md`.
     pub sum_of_links_mbps: Option<f64>,
     /// The largest of these.
     pub best_link_mbps: Option<f64>,
@@ -54,7 +53,7 @@ pub struct Run {
     /// Longest time without new bytes of any flow between its first byte and
     /// the end.
     pub longest_stall_ms: Option<f64>,
-    /// Round trips.
+    /// Round-trip times.
     pub ping_ms: Option<PingMs>,
     /// Pings never answered.
     pub ping_lost: Option<u64>,
@@ -65,16 +64,16 @@ pub struct Run {
     pub reordered: Option<f64>,
     /// CPU time of the engine's processes over the run.
     pub cpu_seconds: Option<CpuSeconds>,
-    /// IP bytes on the links for each payload byte, divided by plain TCP's
-    /// 1500 ÷ 1448; see `docs/reference/lab.md`.
+    /// IP bytes on the links per payload byte, divided by plain TCP's 1500 ÷ 1448; see
+    /// `docs/reference/lab.md`.
     pub overhead_ratio: Option<f64>,
     /// Times of objects and pages.
     pub web: Option<Web>,
-    /// Seconds since the traffic's start and goodput in the 100 ms from there.
+    /// Seconds since the traffic's start, and goodput in the 100 ms from there.
     pub series: Option<Vec<(f64, f64)>>,
 }
 
-/// Percentiles of round trips in ms.
+/// Percentiles of round-trip times in ms.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PingMs {
     /// Median.
@@ -96,9 +95,9 @@ impl From<Percentiles> for PingMs {
 /// User and system time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CpuSeconds {
-    /// Of the processes at home.
+    /// Of the processes at home, seconds.
     pub home: f64,
-    /// Of those at the concentrator.
+    /// Of the processes at the concentrator, seconds.
     pub concentrator: f64,
 }
 

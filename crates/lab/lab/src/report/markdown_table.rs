@@ -1,4 +1,4 @@
-/// The first row is the head. Columns are padded, so that it can be read in a terminal too.
+/// The first row is the heading. Columns are padded, to be readable in a terminal, too.
 pub(super) fn render(cells: &[Vec<String>]) -> String {
     let columns = cells.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -9,7 +9,7 @@ pub(super) fn render(cells: &[Vec<String>]) -> String {
     for (number, row) in cells.iter().enumerate() {
         text.push('|');
         for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            // Names to the left, figures to the right.
+            // Names are left-aligned, figures right-aligned.
             let padded = if column < 2 {
                 format!(" {cell:<width$} |")
             } else {

@@ -1,5 +1,5 @@
-//! What a call of the lab found, and its forms: JSON for programs, Markdown
-//! and a terminal table for people, HTML with plots for a browser.
+//! The results of a run of the lab, and their forms: JSON for programs, Markdown and a terminal
+//! table for people, HTML with plots for a browser.
 
 pub mod html;
 mod json;
@@ -17,30 +17,29 @@ use crate::traffic::statistics::median;
 use crate::traffic::{Datagrams, Voice};
 use serde::{Deserialize, Serialize};
 
-/// All that was measured in one call under one kernel: figures of two kernels
-/// are never compared.
+/// Everything measured in one run under one kernel: figures of two kernels are never compared.
 #[derive(Clone, Debug)]
 pub struct Report {
     /// The scenario that was run.
     pub scenario: Scenario,
-    /// Where.
+    /// The machine.
     pub host: Host,
-    /// What a reader must know of how it was measured.
+    /// What a reader must know about how it was measured.
     pub notes: Vec<String>,
-    /// Every run in the order of measurement.
+    /// All runs in the order of measurement.
     pub records: Vec<Record>,
 }
 
-/// One traffic of one run, with what the plots need besides.
+/// One traffic of one run, with additional data for plots.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Record {
-    /// What goes into the JSON.
+    /// The part that goes into the JSON.
     pub run: Run,
-    /// What doesn't.
+    /// The part that doesn't.
     pub detail: Detail,
 }
 
-/// Figures for plots and tables that the JSON has no place for.
+/// Figures for plots and tables that aren't in the JSON.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Detail {
     /// Rate of IP packets that left each link over time.
@@ -49,7 +48,7 @@ pub struct Detail {
     pub pings: Vec<(f64, f64)>,
     /// UDP and VoIP counts.
     pub datagrams: Option<Datagrams>,
-    /// How calls went.
+    /// The quality of calls.
     pub voice: Option<Voice>,
     /// Seconds from the run's start to the traffic's.
     pub start_s: f64,
@@ -84,8 +83,8 @@ impl Report {
         }
     }
 
-    /// Medians over the repetitions, a row an engine and traffic, in the order
-    /// of first measurement.
+    /// Medians over the repetitions, one row per engine and traffic, in the order of first
+    /// measurement.
     pub fn rows(&self) -> Vec<Row<'_>> {
         let mut rows: Vec<Row<'_>> = Vec::new();
         for record in &self.records {
@@ -122,7 +121,7 @@ impl Row<'_> {
         median(&values)
     }
 
-    /// As [`Row::median`], of the figures outside the JSON.
+    /// Like [`Row::median`], for figures outside the JSON.
     pub fn median_detail(&self, figure: impl Fn(&Detail) -> Option<f64>) -> Option<f64> {
         let values: Vec<f64> = self.records.iter().filter_map(|r| figure(&r.detail)).collect();
         median(&values)

@@ -55,8 +55,7 @@ fn row_cells(row: &Row<'_>) -> Vec<String> {
     ]
 }
 
-/// A bar chart of the goodputs for a terminal of `width` columns, the sum of
-/// the links as the scale.
+/// A bar chart of the goodputs for a terminal of `width` columns, scaled to the sum of the links.
 pub fn bars(report: &Report, width: usize) -> String {
     let rows = report.rows();
     let goodputs: Vec<(String, f64, Option<f64>)> = rows

@@ -1,4 +1,4 @@
-//! How long objects and pages took.
+//! Load times of objects and pages.
 
 use super::{Report, Row};
 use crate::scenario::{Page, Traffic, TrafficKind};
@@ -8,9 +8,9 @@ use braid_units::ByteSize;
 use serde::{Deserialize, Serialize};
 use std::fmt::Write;
 
-/// So many different sizes stand apart; more are put together.
+/// Up to this many different sizes are listed separately; more are grouped.
 const MOST_SIZES: usize = 8;
-/// Upper ends, in bytes, of the classes they are put into; the largest size ends the last.
+/// Upper ends of the groups, in bytes; the largest size ends the last.
 const CLASSES: [u64; 7] = [3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3_000_000];
 
 /// Objects and pages of one traffic.
@@ -18,43 +18,43 @@ const CLASSES: [u64; 7] = [3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000, 3
 pub struct Web {
     /// Objects by their size, small ones first.
     pub objects: Vec<Objects>,
-    /// Whole pages, where it loads such.
+    /// Whole pages, if it loads any.
     pub page: Option<Pages>,
 }
 
-/// Objects of about one size. Times begin with the wish for an object: the handshake of a
-/// new connection is inside.
+/// Objects of about one size. Times begin with the request for an object: they include the
+/// handshake of a new connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Objects {
-    /// The largest of them in bytes; the only one, unless there are many sizes.
+    /// The largest size in bytes; the only one, unless there are many sizes.
     pub up_to_bytes: u64,
-    /// How many came as a whole.
+    /// Number of complete objects.
     pub count: u64,
-    /// Until the first byte, in ms; `None` of uploads.
+    /// Time until the first byte, in ms; `None` for uploads.
     pub first_byte_ms: Option<Percentiles>,
-    /// Until the last byte, in ms.
+    /// Time until the last byte, in ms.
     pub last_byte_ms: Option<Percentiles>,
-    /// The median until the last byte over the link that is best at it, alone, in ms.
+    /// The median time until the last byte over the best link alone, in ms.
     pub best_link_ms: Option<f64>,
 }
 
 /// Loads of a page.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Pages {
-    /// All of its objects.
+    /// Total size of its objects, bytes.
     pub bytes: u64,
-    /// Their number.
+    /// Number of its objects.
     pub objects: u64,
-    /// How often it was loaded as a whole.
+    /// Number of complete loads.
     pub loads: u64,
-    /// How long a load takes, in ms.
+    /// Duration of a load, in ms.
     pub load_ms: Option<Percentiles>,
-    /// The median over the link that is best at it, alone, in ms.
+    /// The median duration over the best link alone, in ms.
     pub best_link_ms: Option<f64>,
 }
 
 impl Web {
-    /// The figures of what `traffic` measured; `None` of other traffic.
+    /// The figures for `traffic`; `None` for other kinds of traffic.
     pub fn of(traffic: &Traffic, measured: &Measured) -> Option<Self> {
         let fetches = measured.fetches.as_deref().unwrap_or_default();
         match &traffic.kind {
@@ -69,8 +69,8 @@ impl Web {
         }
     }
 
-    /// Notes what the best link does alone: of each figure the least among `links`, of which
-    /// each has been measured several times.
+    /// Adds the best link's results alone: for each figure the minimum among `links`, each of which
+    /// was measured several times.
     pub(crate) fn compare(&mut self, links: &[Vec<Web>]) {
         let best = |figure: &dyn Fn(&Web) -> Option<f64>| {
             let link =
@@ -117,7 +117,7 @@ fn by_size(sizes: &[u64], fetches: &[Fetch]) -> Vec<Objects> {
     classes.collect()
 }
 
-/// The upper ends of the classes that `sizes` fall into, in order.
+/// The upper ends of the groups that `sizes` fall into, in order.
 fn classes(sizes: &[u64]) -> Vec<u64> {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -137,7 +137,7 @@ fn classes(sizes: &[u64]) -> Vec<u64> {
     ends
 }
 
-/// A table of the objects, and a sentence on each page; empty without such traffic.
+/// A table of the objects, and a sentence about each page; empty without such traffic.
 pub(super) fn markdown(report: &Report) -> String {
     let head = ["engine", "traffic", "objects", "count", "first byte ms p50 / p95"];
     let head = head.into_iter().chain(["last byte ms p50 / p95", "best link alone"]);
@@ -161,7 +161,7 @@ pub(super) fn markdown(report: &Report) -> String {
     )
 }
 
-/// Objects and pages of a row in a line, for tables that have no room for more.
+/// Objects and pages of a row in one line, for tables without more room.
 pub(super) fn in_a_line(row: &Row<'_>) -> Vec<String> {
     let objects = (0..classes_of(row)).map(|number| {
         let cells = object_cells(row, number);

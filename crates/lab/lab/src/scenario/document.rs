@@ -8,14 +8,14 @@ use std::time::Duration;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// The text of a TOML file together with the name it goes by in errors.
+/// The text of a TOML file with its name for errors.
 pub(crate) struct Source<'a> {
     pub(crate) file: &'a str,
     pub(crate) text: &'a str,
 }
 
 impl<'a> Source<'a> {
-    /// Parses the text as TOML, without looking at its meaning.
+    /// Parses the text as TOML, without interpreting it.
     pub(crate) fn parse(&self) -> Result<DeTable<'a>, ScenarioError> {
         match DeTable::parse(self.text) {
             Ok(table) => Ok(table.into_inner()),
@@ -44,8 +44,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// One table of the file. Each key is asked for by name; [`Section::finish`]
-/// then refuses the keys nobody asked for.
+/// One table of the file. Each key is read by name; [`Section::finish`] then refuses the keys that
+/// nobody read.
 pub(crate) struct Section<'d> {
     source: &'d Source<'d>,
     table: &'d DeTable<'d>,
@@ -54,7 +54,7 @@ pub(crate) struct Section<'d> {
     known: RefCell<Vec<&'static str>>,
 }
 
-/// A value found in the file, with its place.
+/// A value in the file, with its place.
 pub(crate) struct Field<'d, T> {
     source: &'d Source<'d>,
     path: String,
@@ -70,7 +70,7 @@ impl<T> Field<'_, T> {
 }
 
 impl<'d> Section<'d> {
-    /// Where the table stands, for errors that show when it has been read.
+    /// The table's place, for errors that are only found after it has been read.
     pub(crate) fn place(&self) -> Field<'d, ()> {
         Field { source: self.source, path: self.path.clone(), span: self.span.clone(), value: () }
     }
@@ -80,7 +80,7 @@ impl<'d> Section<'d> {
         self.source.error(self.span.clone(), &self.path, message)
     }
 
-    /// Refuses every key that was not asked for.
+    /// Refuses every key that wasn't read.
     pub(crate) fn finish(self) -> Result<(), ScenarioError> {
         let known = self.known.borrow();
         for (key, _) in self.table {
@@ -98,7 +98,7 @@ impl<'d> Section<'d> {
         Ok(())
     }
 
-    /// Whether the key is written, whatever its value.
+    /// Whether the key exists, whatever its value.
     pub(crate) fn has(&self, key: &'static str) -> bool {
         self.value(key).is_some()
     }
@@ -185,7 +185,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A text or a list of texts.
+    /// A string or a list of strings.
     pub(crate) fn texts(
         &self,
         key: &'static str,
@@ -233,7 +233,7 @@ impl<'d> Section<'d> {
             .collect()
     }
 
-    /// The error for a key that must be there and isn't.
+    /// The error for a missing required key.
     pub(crate) fn missing(&self, key: &str) -> ScenarioError {
         let mut error = self.error("this key is missing");
         error.key = join(&self.path, key);
@@ -257,7 +257,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A value that is a text, or by mistake a bare number, read by `parse`.
+    /// A value that is a string, or by mistake a bare number, parsed by `parse`.
     fn written<T, E: Display>(
         &self,
         key: &'static str,
@@ -272,7 +272,7 @@ impl<'d> Section<'d> {
         }
     }
 
-    /// A text as it is, or a bare number as it is written.
+    /// A string, or a bare number as written.
     pub(crate) fn as_written(
         &self,
         key: &'static str,

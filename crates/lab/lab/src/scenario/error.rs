@@ -1,7 +1,7 @@
 use std::fmt;
 
-/// Why a scenario can't be used: the file, the line and the key, what is wrong
-/// there and, where we can tell, what to write instead.
+/// Why a scenario can't be used: the file, the line and the key, what is wrong there and, if known,
+/// what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScenarioError {
     /// The file as the user named it.
@@ -18,7 +18,7 @@ pub struct ScenarioError {
 }
 
 impl ScenarioError {
-    /// Adds what the user can do.
+    /// Adds a hint for the user.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

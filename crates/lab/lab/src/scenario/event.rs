@@ -5,7 +5,7 @@ use crate::emulator::{Carrier, DirectionChange, DirectionModel, LinkChange, Link
 use std::fmt;
 use std::time::Duration;
 
-/// The fastest repetition of an event.
+/// The shortest repetition period of an event.
 const LEAST_PERIOD: Duration = Duration::from_millis(10);
 
 /// Something that happens to links while a scenario runs.
@@ -13,7 +13,7 @@ const LEAST_PERIOD: Duration = Duration::from_millis(10);
 pub struct Event {
     /// When, from the start of the run.
     pub at: Duration,
-    /// Again and again after this time, until the end.
+    /// Repeats with this period until the end.
     pub every: Option<Duration>,
     /// Positions of the links.
     pub links: Vec<usize>,
@@ -31,18 +31,18 @@ pub enum Action {
     CarrierDown(Option<Duration>),
     /// The carrier comes back.
     CarrierUp,
-    /// The provider's NAT forgets its mappings and takes another address.
+    /// The provider's NAT forgets its mappings and uses another address.
     Rebind,
     /// The link's figures change.
     Set {
-        /// What is new.
+        /// The new figures.
         figures: Box<Figures>,
         /// Back to the link's own figures after this time.
         lasting: Option<Duration>,
     },
 }
 
-/// New figures of a link; what is `None` stays.
+/// New figures of a link; `None` means unchanged.
 #[derive(Clone, Debug)]
 pub struct Figures {
     /// Towards the home.
@@ -77,14 +77,14 @@ pub struct Step {
 }
 
 impl Event {
-    /// When it begins, each time, before `end`.
+    /// Its start times before `end`.
     pub fn times(&self, end: Duration) -> impl Iterator<Item = Duration> + use<> {
         let every = self.every;
         std::iter::successors(Some(self.at), move |at| every.map(|every| *at + every))
             .take_while(move |at| *at < end)
     }
 
-    /// How long it lasts each time; `None` for good, or for a moment.
+    /// How long it lasts each time; `None` if permanently, or only a moment.
     pub fn lasting(&self) -> Option<Duration> {
         match &self.action {
             Action::Blackout(time) => Some(*time),
@@ -94,7 +94,7 @@ impl Event {
     }
 }
 
-/// One event for each thing that the section says happens.
+/// One event for each change in the section.
 pub(super) fn read(
     section: Section<'_>,
     links: &[Link],
@@ -157,7 +157,7 @@ pub(super) fn read(
     Ok(happening.into_iter().map(event).collect())
 }
 
-/// `for`: how long the carrier is down, or new figures hold.
+/// `for`: how long the carrier is down, or new figures apply.
 fn read_lasting(section: &Section<'_>) -> Result<Option<Duration>, ScenarioError> {
     let Some(lasting) = section.duration("for")? else { return Ok(None) };
     if !section.has("carrier") && !section.has("set") {
@@ -214,7 +214,7 @@ fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, 
     let mtu = set.count("mtu", 576..=65_535)?.map(|mtu| mtu.value as u16);
     let nothing = (down.is_none() && up.is_none() && mtu.is_none())
         .then(|| set.error("nothing is set").hint("as set = { down = { rate = \"1Mbit\" } }"));
-    // First what is written there instead.
+    // First report what is written there instead.
     set.finish()?;
     if let Some(nothing) = nothing {
         return Err(nothing);
@@ -222,9 +222,9 @@ fn read_set(section: &Section<'_>, lasting: Option<Duration>) -> Result<Action, 
     Ok(Action::Set { figures: Box::new(Figures { down, up, mtu }), lasting })
 }
 
-/// The events as single changes in the order of time. Blackouts of a link that
-/// overlap become one, so that the end of the first doesn't end the second; so
-/// do outages. Of figures that overlap the later ones count, until they end.
+/// The events as single changes in order of time. A link's overlapping blackouts become one, so
+/// that the end of the first doesn't end the second; the same for outages. Of overlapping figures
+/// the later ones apply, until they end.
 pub(super) fn timeline(events: &[Event], links: &[Link], end: Duration) -> Vec<Step> {
     let mut steps = Vec::new();
     for (link, base) in links.iter().enumerate() {
@@ -277,14 +277,14 @@ fn next_carrier_up(events: &[Event], link: usize, after: Duration, end: Duration
         .unwrap_or(end)
 }
 
-/// Figures that hold for a time.
+/// Figures that apply for a time.
 struct Spell<'a> {
     begin: Duration,
     finish: Duration,
     figures: &'a Figures,
 }
 
-/// What changes in a link's figures when, with `spells` over those of `base`.
+/// The changes of a link's figures over time, with `spells` overriding those of `base`.
 fn figure_changes(base: &LinkModel, mut spells: Vec<Spell<'_>>) -> Vec<(Duration, LinkChange)> {
     spells.sort_by_key(|spell| spell.begin);
     let mut moments: Vec<Duration> =
@@ -317,7 +317,7 @@ impl Figures {
     }
 }
 
-/// The change that makes `after` of `before`, if there is any.
+/// The change from `before` to `after`, if there is any.
 fn difference(before: &DirectionModel, after: &DirectionModel) -> Option<DirectionChange> {
     fn new<T: Clone + PartialEq>(before: &T, after: &T) -> Option<T> {
         (before != after).then(|| after.clone())
@@ -335,7 +335,7 @@ fn difference(before: &DirectionModel, after: &DirectionModel) -> Option<Directi
     (change != DirectionChange::default()).then_some(change)
 }
 
-/// The union of time spans, in order.
+/// The union of time spans, sorted.
 fn merged(mut spans: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     spans.sort_unstable();
     let mut union: Vec<(Duration, Duration)> = Vec::new();

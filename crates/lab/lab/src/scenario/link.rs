@@ -7,22 +7,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// MTU of a link that names none.
+/// Default MTU of a link.
 const DEFAULT_MTU: u16 = 1500;
-/// What a queue holds where none is named: this long at the link's rate.
+/// Default queue size, as time at the link's rate.
 const DEFAULT_QUEUE_TIME: Duration = Duration::from_millis(200);
-/// The least default queue, so that a burst of a slow link's sender fits.
+/// Minimum default queue, so that a burst from a slow link's sender fits.
 const LEAST_DEFAULT_QUEUE: u64 = 64_000;
-/// A link is not slower than a modem of 1980 …
+/// A link is no slower than a modem of 1980 …
 const SLOWEST: Rate = Rate::from_bits_per_sec(300);
 /// … nor faster than what one machine can emulate.
 const FASTEST: Rate = Rate::from_bits_per_sec(100_000_000_000);
-/// How a rate is written that only the machine limits.
+/// The word for a rate that only the machine limits.
 const UNLIMITED: &str = "unlimited";
-/// How much later a packet that is held back arrives at most, where nothing is
-/// said. A full packet takes 12 ms at 1 Mbit/s: from there on others overtake it.
+/// Default maximum delay of a packet that is held back. A full packet takes 12 ms at 1 Mbit/s: from
+/// that rate on, others overtake it.
 const DEFAULT_REORDER_DELAY: Duration = Duration::from_millis(20);
-/// The Moon is 1.3 s away; nothing on Earth waits longer than this.
+/// Maximum delay. The Moon is 1.3 s away; nothing on Earth waits longer than this.
 const LONGEST_DELAY: Duration = Duration::from_secs(60);
 
 /// A link of a scenario.
@@ -30,14 +30,14 @@ const LONGEST_DELAY: Duration = Duration::from_secs(60);
 pub struct Link {
     /// What the emulator plays.
     pub model: LinkModel,
-    /// Whether it is a cable from end to end, with nothing but Ethernet between:
-    /// engines of that layer take it as it is, others they cross by GRETAP.
+    /// Whether it is plain Ethernet from end to end: Ethernet engines use it directly, and others
+    /// with GRETAP.
     pub ethernet: bool,
-    /// The tunnel uses links of a lower tier first.
+    /// The tunnel's tier: lower tiers are used first.
     pub tier: Option<u8>,
-    /// What the tunnel may use of the link at most, though it could carry more.
+    /// Maximum rate at which the tunnel may use the link, though it could carry more.
     pub cap: Option<Rate>,
-    /// What reports must say of it: a trace that stands in for a recording.
+    /// What reports must say about it: a trace that stands in for a recording.
     pub note: Option<String>,
 }
 
@@ -109,7 +109,7 @@ pub(super) fn read_change(section: Section<'_>) -> Result<DirectionChange, Scena
 struct Traces<'a> {
     folder: &'a Path,
     seed: u64,
-    /// Set to the synthetic trace that was taken for an absent recording.
+    /// Set to the synthetic trace that replaces a missing recording.
     stand_in: Cell<Option<&'static str>>,
 }
 

@@ -1,5 +1,5 @@
-//! Scenario files: what links there are, what happens to them, what traffic
-//! runs over them. `docs/reference/lab.md` describes the format for its users.
+//! Scenario files: the links, what happens to them, and the traffic over them.
+//! `docs/reference/lab.md` describes the format for users.
 
 mod document;
 mod error;
@@ -29,9 +29,9 @@ use std::time::Duration;
 
 /// The longest run that a file may ask for.
 const LONGEST: Duration = Duration::from_secs(24 * 3600);
-/// As many links as a home may have here.
+/// Maximum number of links.
 const MOST_LINKS: usize = 64;
-/// Flows of all traffic together: each has threads, and ports of its own.
+/// Maximum number of flows of all traffic together: each has its own threads and ports.
 const MOST_FLOWS: u32 = 4_000;
 
 /// A scenario, ready to be run.
@@ -39,7 +39,7 @@ const MOST_FLOWS: u32 = 4_000;
 pub struct Scenario {
     /// Name in reports.
     pub name: String,
-    /// One line about it, perhaps empty.
+    /// A one-line description, possibly empty.
     pub description: String,
     /// How long one run takes.
     pub duration: Duration,
@@ -51,12 +51,12 @@ pub struct Scenario {
     pub events: Vec<Event>,
     /// What runs; at least one.
     pub traffic: Vec<Traffic>,
-    /// Whether each traffic has a run of its own, with the events anew, instead of
-    /// all at the same time.
+    /// Whether each traffic has its own run, with the events repeated, instead of all at the same
+    /// time.
     pub in_turn: bool,
     /// Settings of our own engine.
     pub tunnel: TunnelSettings,
-    /// What links the kernel plays: not the file's to say.
+    /// Which links the kernel plays; not set by the file.
     pub in_kernel: InKernel,
     /// The file.
     pub text: ScenarioText,
@@ -67,16 +67,16 @@ pub struct Scenario {
 pub struct ScenarioText {
     /// Its name in errors.
     pub file: String,
-    /// What is in it.
+    /// Its content.
     pub text: String,
     /// What paths in it are relative to.
     pub folder: PathBuf,
 }
 
-/// What a scenario says about the `tunnel` engine.
+/// A scenario's settings for the `tunnel` engine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TunnelSettings {
-    /// Mode where the engine's name gives none (`tunnel:balance-rr` does).
+    /// The mode unless the engine's name sets one (as `tunnel:balance-rr` does).
     pub mode: Option<TunnelMode>,
     /// MTU of the tunnel's device.
     pub mtu: Option<u16>,
@@ -84,7 +84,7 @@ pub struct TunnelSettings {
     pub wake_latency: WakeLatency,
 }
 
-/// A run that would be over before anything starts.
+/// A run would end before any traffic starts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "nothing runs within {}: the first traffic starts at {}",
@@ -97,16 +97,15 @@ pub struct NothingRuns {
 }
 
 impl Scenario {
-    /// Reads a file, or the shipped scenario of this name where no such file
-    /// exists.
+    /// Reads a file, or the shipped scenario of this name if there is no such file.
     ///
     /// # Errors
-    /// The first thing that is wrong in the file, with its line and key.
+    /// The first error in the file, with its line and key.
     pub fn load(name: &Path) -> Result<Self, ScenarioError> {
         Self::load_with_seed(name, None)
     }
 
-    /// As [`Scenario::load`], with `seed` instead of the file's if there is one.
+    /// Like [`Scenario::load`], with `seed` instead of the file's if it is given.
     ///
     /// # Errors
     /// As [`Scenario::load`].
@@ -138,7 +137,7 @@ impl Scenario {
         Self::parse_with_seed(file, text, folder, None)
     }
 
-    /// As [`Scenario::parse`], with `seed` instead of the file's if there is one.
+    /// Like [`Scenario::parse`], with `seed` instead of the file's if it is given.
     ///
     /// # Errors
     /// As [`Scenario::load`].
@@ -213,8 +212,7 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// Lets a run take `duration`: traffic stops then, what would come after it,
-    /// events and traffic, is left out.
+    /// Limits a run to `duration`: traffic stops then, and later events and traffic are dropped.
     ///
     /// # Errors
     /// No traffic would start within it.
@@ -239,17 +237,17 @@ impl Scenario {
         self.links.iter().position(|link| link.model.name == name)
     }
 
-    /// What reports must say of how the links are played.
+    /// What reports must say about how the links are played.
     pub fn notes(&self) -> Vec<String> {
         self.links.iter().filter_map(|link| link.note.clone()).collect()
     }
 
-    /// All events as single changes in the order of time.
+    /// All events as single changes in order of time.
     pub fn timeline(&self) -> Vec<Step> {
         event::timeline(&self.events, &self.links, self.duration)
     }
 
-    /// Names of the traffic, each different, in the order of the file.
+    /// Unique names of the traffic, in the order of the file.
     pub fn traffic_names(&self) -> Vec<String> {
         let mut names: Vec<String> = Vec::new();
         for traffic in &self.traffic {

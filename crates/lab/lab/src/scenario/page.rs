@@ -6,14 +6,13 @@ pub struct Page {
     objects: Vec<u64>,
 }
 
-/// Standard deviation of the natural logarithm of an object's size: of fifty objects
-/// the five largest are half of the bytes.
+/// Standard deviation of the natural logarithm of an object's size: the five largest of fifty
+/// objects are half of the bytes.
 const SPREAD: f64 = 1.5;
 
 impl Page {
-    /// `count` objects, at least one, of `bytes` together: sizes are the quantiles of a
-    /// log-normal distribution, so that a few large ones are most of the bytes. The same
-    /// for the same figures.
+    /// `count` objects, at least one, of `bytes` in total: sizes are the quantiles of a log-normal
+    /// distribution, so that a few large ones make up most of the bytes. Deterministic.
     pub fn of(bytes: u64, count: usize) -> Self {
         let count = count.max(1);
         let shares: Vec<f64> = (0..count)
@@ -23,7 +22,7 @@ impl Page {
         let mut objects: Vec<u64> =
             shares.iter().map(|share| ((share / sum * bytes as f64) as u64).max(1)).collect();
         shuffle(&mut objects);
-        // What rounding left over is the document's.
+        // The remainder from rounding goes to the document.
         let rest = bytes.saturating_sub(objects.iter().sum());
         if let Some(document) = objects.first_mut() {
             *document += rest;
@@ -36,7 +35,7 @@ impl Page {
         &self.objects
     }
 
-    /// All of it.
+    /// Total size, bytes.
     pub fn bytes(&self) -> u64 {
         self.objects.iter().sum()
     }

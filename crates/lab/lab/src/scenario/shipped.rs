@@ -10,8 +10,8 @@ pub struct Shipped {
     pub text: &'static str,
 }
 
-/// Where the files are: recordings are looked for from there. Who packs the program says where,
-/// else it is where they were at build time, and programs of two places aren't the same.
+/// The folder of the files, where recordings are looked for. Packagers set it; otherwise it is the
+/// build-time path, which makes programs built in two places differ.
 const FOLDER: &str = match option_env!("BRAID_SCENARIOS") {
     Some(folder) => folder,
     None => concat!(env!("CARGO_MANIFEST_DIR"), "/../../../scenarios"),
@@ -53,7 +53,7 @@ impl Shipped {
         SHIPPED.iter().copied().find(|shipped| shipped.name == name)
     }
 
-    /// The names of all.
+    /// All names.
     pub fn names() -> Vec<&'static str> {
         SHIPPED.iter().map(|shipped| shipped.name).collect()
     }
@@ -61,7 +61,7 @@ impl Shipped {
     /// Parses it.
     ///
     /// # Errors
-    /// As [`Scenario::load`]; a recording that is there but damaged, for one.
+    /// As [`Scenario::load`]; for example, a damaged recording.
     pub fn load(self) -> Result<Scenario, ScenarioError> {
         self.load_with_seed(None)
     }

@@ -6,10 +6,9 @@ const LENGTH: Duration = Duration::from_secs(600);
 /// Step in which the rate changes.
 const STEP: Duration = Duration::from_millis(20);
 
-/// A made-up cellular link that stands for a recording where none is at hand:
-/// a rate that wanders (an Ornstein-Uhlenbeck process of its logarithm) and
-/// stops now and then (outages that come as a Poisson process). Means and gaps
-/// are those of the recordings that the Mahimahi project publishes.
+/// A synthetic cellular link that replaces a missing recording: a rate that wanders (an
+/// Ornstein-Uhlenbeck process of its logarithm) and stops now and then (outages as a Poisson
+/// process). Means and gaps are those of the recordings published by the Mahimahi project.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Synthetic {
     name: &'static str,
@@ -17,13 +16,13 @@ pub struct Synthetic {
     mean_mbps: f64,
     /// Standard deviation of the rate's natural logarithm.
     spread: f64,
-    /// Time in which the rate forgets where it was, in seconds.
+    /// Correlation time of the rate, in seconds.
     memory_s: f64,
-    /// Outages a second.
+    /// Outages per second.
     outages_per_s: f64,
-    /// Shortest outage and the mean of what comes on top, in seconds.
+    /// Shortest outage and the mean of the additional time, in seconds.
     outage_s: (f64, f64),
-    /// No outage is longer.
+    /// Longest outage, in seconds.
     longest_outage_s: f64,
 }
 
@@ -67,7 +66,7 @@ const PROFILES: [Synthetic; 4] = [
 ];
 
 impl Synthetic {
-    /// How the name of each begins.
+    /// The prefix of all names.
     pub const PREFIX: &str = "synthetic:";
 
     /// The profile that a scenario names.
@@ -85,7 +84,7 @@ impl Synthetic {
         PROFILES.iter().map(|profile| profile.name).collect()
     }
 
-    /// The trace of `seed`: the same for the same seed.
+    /// The trace for `seed`, always the same.
     pub fn trace(&self, seed: u64) -> Trace {
         let intensity = self.intensity(&mut fastrand::Rng::with_seed(seed));
         let step_ms = STEP.as_millis() as f64;

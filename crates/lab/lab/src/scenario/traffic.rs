@@ -5,19 +5,18 @@ use braid_units::{ByteSize, Rate};
 use std::fmt;
 use std::time::Duration;
 
-/// Payload of a UDP datagram where no size is named: fits every link's MTU
-/// down to 1428.
+/// Default payload of a UDP datagram: fits every link's MTU down to 1428.
 const DEFAULT_DATAGRAM: u16 = 1_400;
-/// Between two pings where no interval is named.
+/// Default interval between two pings.
 const DEFAULT_PING_INTERVAL: Duration = Duration::from_millis(50);
-/// Objects that `web` fetches in turn where no size is named.
+/// Default sizes of the objects that `web` fetches in turn.
 const DEFAULT_OBJECTS: [u64; 5] = [10_000, 50_000, 100_000, 300_000, 1_000_000];
 
-/// A page of today in rough figures, where none are named.
+/// A typical page of today, used by default.
 const DEFAULT_PAGE: u64 = 1_500_000;
 const DEFAULT_PAGE_OBJECTS: u64 = 50;
 const LARGEST_PAGE: u64 = 1_000_000_000;
-/// What browsers open to a server that speaks HTTP/1.1.
+/// The number of connections that browsers open to an HTTP/1.1 server.
 const CONNECTIONS: u16 = 6;
 
 /// Traffic of a scenario.
@@ -27,7 +26,7 @@ pub struct Traffic {
     pub kind: TrafficKind,
     /// Which way the data goes.
     pub direction: TrafficDirection,
-    /// Connections, streams or calls at the same time.
+    /// Simultaneous connections, streams or calls.
     pub flows: u16,
     /// When it starts, from the start of the run.
     pub start: Duration,
@@ -45,21 +44,21 @@ pub enum TrafficKind {
     },
     /// Numbered datagrams at a constant rate.
     Udp {
-        /// Of all flows together.
+        /// Rate of all flows together.
         rate: OfferedRate,
         /// Bytes of UDP payload in each.
         payload: u16,
     },
     /// ICMP echo requests from the home.
     Ping {
-        /// Between two requests.
+        /// Interval between two requests.
         interval: Duration,
     },
-    /// Copies of a file by SMB, with Samba at both ends.
+    /// Copying a file by SMB, with Samba at both ends.
     Smb,
     /// Calls: 50 packets a second of 160 bytes and an RTP-like header.
     Voip,
-    /// Objects fetched one after the other.
+    /// Objects fetched one after another.
     Web {
         /// The server's congestion control.
         congestion: CongestionControl,
@@ -69,17 +68,16 @@ pub enum TrafficKind {
         /// one.
         keep_alive: bool,
     },
-    /// Whole pages, loaded one after the other as a browser does that comes to a
-    /// site for the first time.
+    /// Whole pages, loaded one after another, as by a browser that visits a site for the first
+    /// time.
     Pages {
         /// The server's congestion control.
         congestion: CongestionControl,
-        /// What is on it.
+        /// The page.
         page: Page,
-        /// Connections that a browser opens at most for a page.
+        /// Maximum number of connections that a browser opens for a page.
         connections: u16,
-        /// Whether they are used again within the page; otherwise each object
-        /// has a new one.
+        /// Whether they are reused within the page; otherwise each object has a new one.
         keep_alive: bool,
     },
 }
@@ -96,7 +94,7 @@ pub enum TrafficDirection {
 }
 
 impl TrafficDirection {
-    /// `down` and `up` where data goes that way.
+    /// `down` and `up`, each if data goes that way.
     pub fn each<T>(self, down: T, up: T) -> (Option<T>, Option<T>) {
         match self {
             TrafficDirection::Down => (Some(down), None),
@@ -128,7 +126,7 @@ pub enum OfferedRate {
 }
 
 impl CongestionControl {
-    /// The kernel's name of it (net.ipv4.tcp_available_congestion_control).
+    /// The kernel's name for it (net.ipv4.tcp_available_congestion_control).
     pub fn name(self) -> &'static str {
         match self {
             CongestionControl::Cubic => "cubic",

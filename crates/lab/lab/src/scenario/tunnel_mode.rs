@@ -1,8 +1,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A mode of the tunnel, as it is written in scenarios and after `tunnel:`;
-/// `balance-xor` may name its hash, as `balance-xor:layer2+3`.
+/// A mode of the tunnel, as written in scenarios and after `tunnel:`; `balance-xor` may include its
+/// hash, as in `balance-xor:layer2+3`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunnelMode {
     word: &'static str,
@@ -14,7 +14,7 @@ const WORDS: [&str; 6] =
 const BALANCE_XOR: &str = "balance-xor";
 const XOR_HASHES: [&str; 3] = ["layer2", "layer2+3", "layer3+4"];
 
-/// A word that is no mode.
+/// A word that isn't a mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the tunnel has no mode {written:?}; write one of: {}, or {BALANCE_XOR}:HASH with one of: {}",
@@ -26,9 +26,9 @@ pub struct UnknownMode {
 }
 
 impl TunnelMode {
-    /// What a tunnel does that is told nothing else.
+    /// The tunnel's default.
     pub const ADAPTIVE: TunnelMode = TunnelMode { word: WORDS[0], xor_hash: None };
-    /// Each packet by the next link.
+    /// Each packet over the next link.
     pub const BALANCE_RR: TunnelMode = TunnelMode { word: WORDS[1], xor_hash: None };
 
     /// The mode's name in the tunnel's config.
@@ -36,7 +36,7 @@ impl TunnelMode {
         self.word
     }
 
-    /// The hash of `balance-xor`, where one is named.
+    /// The hash of `balance-xor`, if it is given.
     pub fn xor_hash(self) -> Option<&'static str> {
         self.xor_hash
     }

@@ -1,4 +1,4 @@
-//! Who has which address in the lab. Link number `k` counts from 1.
+//! The lab's addresses. Link number `k` counts from 1.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -11,7 +11,7 @@ pub const HOME_V4: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 1);
 /// The home's own IPv6 address in the `ecmp` setup.
 pub const HOME_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 2, 0, 0, 0, 0, 1);
 
-/// As many links as the third byte of 192.168.(10 + k).2 has room for.
+/// Maximum number of links: what the third byte of 192.168.(10 + k).2 has room for.
 pub(super) const MAX_LINKS: usize = 200;
 
 /// The addresses of one link.
@@ -21,8 +21,8 @@ pub struct LinkAddresses {
     pub home_v4: Ipv4Addr,
     /// The provider's router, the home's gateway.
     pub gateway_v4: Ipv4Addr,
-    /// What the concentrator sees of a link with NAT before any rebinding; the
-    /// whole /24 is the link's.
+    /// The concentrator's view of a link with NAT before any rebinding; the whole /24 belongs to
+    /// the link.
     pub public_v4: Ipv4Addr,
     /// The home's address, in a /64. IPv6 is never translated.
     pub home_v6: Ipv6Addr,

@@ -2,43 +2,43 @@ use crate::emulator::{Capacity, DirectionChange, DirectionModel, LinkChange, Lin
 use braid_units::{Rate, Ratio};
 use std::time::Duration;
 
-/// Faster links are given to the kernel where it can do all they need.
+/// Links from this rate on are left to the kernel if it can do all they need.
 const KERNEL_FROM: Rate = Rate::from_mbit(300);
-/// A kernel link has the machine's own delay only; less than this is that.
+/// A kernel link has only the machine's own delay; configured delays below this count as none.
 const KERNEL_DELAY: Duration = Duration::from_millis(1);
 
-/// What the kernel has no match for.
+/// A property that the kernel can't emulate.
 const REORDERING: &str = "its reordering";
 
-/// What links the kernel shall play.
+/// Which links the kernel plays.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InKernel {
     /// Those too fast for the emulator, by the kernel's token bucket.
     #[default]
     Fast,
-    /// All that its netem can (tc-netem(8)): where system calls are dear, and
-    /// where engines need Ethernet devices.
+    /// All that its netem can play (tc-netem(8)): if system calls are expensive, or engines need
+    /// Ethernet devices.
     All,
 }
 
-/// Who plays a link.
+/// What plays a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backend {
     /// Braid's emulator, packet by packet.
     UserSpace {
-        /// What reports should say of it: a fast link that the kernel can't play.
+        /// What reports should say about it: a fast link that the kernel can't play.
         note: Option<String>,
     },
-    /// A veth pair with the kernel's token bucket (tc-tbf(8)) at both ends,
-    /// which has offloads and so does gigabits; or with netem (tc-netem(8)).
+    /// A veth pair with the kernel's token bucket (tc-tbf(8)) at both ends, which supports offloads
+    /// and so reaches gigabits; or with netem (tc-netem(8)).
     Kernel {
-        /// What reports should say of it: what isn't emulated.
+        /// What reports should say about it: what isn't emulated.
         note: Option<String>,
     },
 }
 
 impl Backend {
-    /// Chooses for a link that `changes` will happen to.
+    /// Chooses for a link to which `changes` will happen.
     pub(super) fn choose<'a>(
         model: &LinkModel,
         changes: impl IntoIterator<Item = &'a LinkChange>,
@@ -103,7 +103,7 @@ impl Backend {
     }
 }
 
-/// What netem can't do of a change.
+/// The part of a change that netem can't do.
 pub(super) fn netem_obstacle(change: &LinkChange) -> Option<&'static str> {
     match change {
         LinkChange::Rebind => Some("its rebinding"),
@@ -117,13 +117,13 @@ pub(super) fn netem_obstacle(change: &LinkChange) -> Option<&'static str> {
     }
 }
 
-/// netem sends packets ahead at once, without the delay of the others, instead of
-/// holding some back (tc-netem(8), "reorder").
+/// netem sends some packets immediately, without the delay of the others, instead of holding some
+/// back (tc-netem(8), "reorder").
 fn reorders(direction: &DirectionModel) -> bool {
     !direction.reorder.is_none()
 }
 
-/// What the token bucket can't do of a direction.
+/// The part of a direction that the token bucket can't do.
 fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
     if matches!(direction.capacity, Capacity::Trace { .. }) {
         Some("its trace")
@@ -144,7 +144,7 @@ fn obstacle(direction: &DirectionModel) -> Option<&'static str> {
     }
 }
 
-/// What the token bucket can't do of a change.
+/// The part of a change that the token bucket can't do.
 pub(super) fn obstacle_in_change(change: &LinkChange) -> Option<&'static str> {
     match change {
         LinkChange::Blackout(_) | LinkChange::Carrier(_) => None,

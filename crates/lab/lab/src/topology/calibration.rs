@@ -1,5 +1,5 @@
-//! How true the emulator is on this machine, now: real packets over emulated
-//! links, all at once.
+//! Measures how accurate the emulator is on this machine now: real packets over emulated links, all
+//! at once.
 
 mod stamped;
 
@@ -17,38 +17,38 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Full IP packets of an Ethernet.
+/// Size of full IP packets on Ethernet.
 const PACKET: u32 = 1500;
-/// What of that is UDP payload.
+/// The UDP payload in it.
 const PAYLOAD: usize = PACKET as usize - 28;
 /// The configured one-way delay.
 const DELAY: Duration = Duration::from_millis(30);
-/// Large enough that a late sender doesn't let it run empty.
+/// Large enough that it doesn't run empty if the sender is late.
 const QUEUE: ByteSize = ByteSize::from_bytes(500_000);
-/// The sets of links of the accuracy that is promised: how many, and their rate.
+/// The sets of links for the promised accuracy: how many, and their rate.
 const SETS: [(usize, Rate); 2] = [(6, Rate::from_mbit(8)), (3, Rate::from_mbit(50))];
 
-/// How true one set of links was, all loaded together.
+/// The accuracy of one set of links, all loaded together.
 #[derive(Clone, Debug)]
 pub struct Calibration {
     /// The links' rate.
     pub rate: Rate,
     /// The links' one-way delay.
     pub delay: Duration,
-    /// What each link did.
+    /// Each link's accuracy.
     pub links: Vec<LinkAccuracy>,
     /// The share of one core that the emulator took while the rate was measured.
     pub emulator_load: f64,
 }
 
-/// How true one link was.
+/// The accuracy of one link.
 #[derive(Clone, Debug)]
 pub struct LinkAccuracy {
     /// The rate while more was offered.
     pub measured: Rate,
-    /// Measured over configured rate, less one.
+    /// Measured divided by configured rate, minus one.
     pub rate_error: f64,
-    /// How far arrivals were from where the model has them: median.
+    /// Distance of arrivals from the model's: median.
     pub delay_error_p50: Duration,
     /// 99th percentile.
     pub delay_error_p99: Duration,
@@ -108,9 +108,9 @@ impl fmt::Display for Calibration {
     }
 }
 
-/// Measures 6 links of 8 Mbit/s and 3 of 50 Mbit/s, each set with all links
-/// loaded; `time` is how long each of the two measurements of a set takes (two
-/// seconds are enough). `begins` hears what is measured next.
+/// Measures 6 links of 8 Mbit/s and 3 of 50 Mbit/s, each set with all links loaded; `time` is the
+/// duration of each of the two measurements of a set (two seconds are enough). `begins` is told
+/// what is measured next.
 ///
 /// # Errors
 /// The links can't be built, or the sockets on them fail.
@@ -118,7 +118,7 @@ pub fn calibrate(time: Duration, begins: &dyn Fn(&str)) -> Result<Vec<Calibratio
     SETS.into_iter().map(|(count, rate)| calibrate_set(count, rate, time, begins)).collect()
 }
 
-/// How often [`calibrate`] tells what begins.
+/// How often [`calibrate`] calls `begins`.
 pub const CALIBRATION_PARTS: usize = 2 * SETS.len();
 
 fn calibrate_set(
@@ -229,7 +229,7 @@ fn send_evenly(
         for ((socket, to), sent) in senders.iter().zip(&mut sent) {
             payload[..4].copy_from_slice(&(sent.len() as u32).to_be_bytes());
             let now = wall_clock();
-            // A full socket buffer loses the packet; its number is used again.
+            // A full socket buffer loses the packet; its number is reused.
             if socket.send(&payload, *to).is_ok() {
                 sent.push(now);
             }
@@ -239,7 +239,7 @@ fn send_evenly(
     sent
 }
 
-/// Receives until nothing more comes after the end of sending.
+/// Receives until nothing more arrives after the end of sending.
 fn receive(socket: &StampedSocket, sending: &AtomicBool) -> io::Result<Vec<Arrival>> {
     let mut arrivals = Vec::new();
     loop {
@@ -260,8 +260,8 @@ fn delivered_rate(arrivals: &[Arrival]) -> Rate {
     Rate::from_bytes_in(bytes, last.at.since(first.at)).unwrap_or(Rate::ZERO)
 }
 
-/// How far each arrival was from where the model puts it, given when the
-/// packets were really sent: so a late sender isn't the emulator's error.
+/// The distance of each arrival from the model's, given when the packets were really sent, so that
+/// a late sender isn't counted as the emulator's error.
 fn delay_errors(model: &DirectionModel, flow: &Flow) -> Vec<Duration> {
     let Some(&first) = flow.sent.first() else { return Vec::new() };
     let mut direction = Direction::new(model.clone(), 0, first);
@@ -289,17 +289,17 @@ fn delay_errors(model: &DirectionModel, flow: &Flow) -> Vec<Duration> {
         .collect()
 }
 
-/// Stands for the packet of this number.
+/// Represents the packet with this number.
 #[derive(Clone)]
 struct Number(usize);
 
 impl Packet for Number {
     fn flip_bit(&mut self, _: &mut Rng) {
-        // What arrives damaged arrives in its time.
+        // Damaged packets arrive in time.
     }
 }
 
-/// Of sorted values; zero where there are none.
+/// A percentile of sorted values; zero if there are none.
 fn percentile(sorted: &[Duration], share: f64) -> Duration {
     let last = sorted.len().saturating_sub(1);
     sorted.get((last as f64 * share).round() as usize).copied().unwrap_or_default()

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// `program` is `ip`, `ip -6` or `tc`.
 ///
 /// # Errors
-/// With the line that failed and what the program said.
+/// The failed line and the program's message.
 pub(super) fn batch(ns: &NetNs, program: &str, lines: &[String]) -> Result<(), TopologyError> {
     let mut words = program.split(' ');
     let mut command = ns.command(words.next().unwrap_or(program));
@@ -28,10 +28,10 @@ pub(super) fn batch(ns: &NetNs, program: &str, lines: &[String]) -> Result<(), T
     })
 }
 
-/// Gives a ruleset to `nft` in a namespace.
+/// Loads a ruleset with `nft` in a namespace.
 ///
 /// # Errors
-/// With the ruleset and what nft said.
+/// The ruleset and nft's message.
 pub(super) fn nft(ns: &NetNs, ruleset: &str) -> Result<(), TopologyError> {
     let mut command = ns.command("nft");
     command.args(["-f", "-"]);
@@ -44,7 +44,7 @@ pub(super) fn nft(ns: &NetNs, ruleset: &str) -> Result<(), TopologyError> {
 /// Sets sysctls under `net.`, given as paths below `/proc/sys/net`.
 ///
 /// # Errors
-/// With the setting that can't be made.
+/// The setting that failed.
 pub(super) fn sysctls(ns: &NetNs, settings: &[(&str, &str)]) -> Result<(), TopologyError> {
     ns.run(|| {
         settings.iter().try_for_each(|(name, value)| {
@@ -77,7 +77,7 @@ fn feed(mut command: Command, input: &str) -> Result<(), Failure> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(hint)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that gave up early says why itself.
+        // If the program gave up early, its message says why.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(hint)?;

@@ -1,8 +1,8 @@
-/// IFNAMSIZ less the final zero.
+/// IFNAMSIZ minus the final zero.
 const MAX_LEN: usize = 15;
 
-/// Names the devices of links called `names`: the link's own name where the
-/// kernel takes it, else one like it, never the same twice.
+/// Names the devices of links called `names`: the link's own name if the kernel accepts it,
+/// otherwise a similar one, never the same twice.
 pub(super) fn device_names<'a>(names: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let mut taken: Vec<String> = Vec::new();
     for name in names {
@@ -29,8 +29,7 @@ fn replace(c: char) -> char {
     if c.is_ascii_alphanumeric() || matches!(c, '_' | '.') { c } else { '-' }
 }
 
-/// Names with a meaning of their own in the namespace or in ip(8), and such as
-/// engines give their devices.
+/// Names that are special in the namespace or in ip(8), or that engines use for their devices.
 fn is_reserved(name: &str) -> bool {
     let engine = name.trim_end_matches(|c: char| c.is_ascii_digit());
     matches!(name, "lo" | "." | ".." | "all" | "default" | "dev" | "group" | "up" | "name")

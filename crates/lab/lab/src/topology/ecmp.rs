@@ -11,16 +11,15 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 /// Preferred to the links' own default routes.
 const METRIC: u32 = 50;
 
-/// How flows must be opened to be spread.
+/// How flows must be opened to be spread over the links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcmpSetup {
-    /// What sockets at home bind to (and listen on).
+    /// The address that sockets at home bind to (and listen on).
     pub home_v4: Ipv4Addr,
     /// The same for IPv6; `None` where a link's MTU is too small for it.
     pub home_v6: Option<Ipv6Addr>,
-    /// Whether the concentrator can open flows to the home too. Not with a NAT:
-    /// then the home masquerades each flow as the link it takes, and only the
-    /// home can open them.
+    /// Whether the concentrator can open flows to the home, too. Not with NAT: then the home
+    /// masquerades each flow as the link that it takes, and only the home can open flows.
     pub inbound: bool,
 }
 

@@ -3,12 +3,12 @@ use std::io;
 /// Why the lab's network can't be built or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// No network namespace.
+    /// No network namespace can be created.
     #[error(
         "can't make or enter a network namespace: {0} (run as root, or allow user namespaces: sysctl kernel.apparmor_restrict_unprivileged_userns=0)"
     )]
     Namespace(#[source] io::Error),
-    /// An end of an emulated link can't be made.
+    /// An end of an emulated link can't be created.
     #[error("link {link:?}: {source}")]
     Device {
         /// The link.
@@ -27,28 +27,28 @@ pub enum TopologyError {
         /// What it printed.
         said: String,
     },
-    /// A kernel setting can't be made.
+    /// A kernel setting can't be changed.
     #[error("can't write {value:?} to /proc/sys/net/{name}: {source}")]
     Sysctl {
         /// Path below `/proc/sys/net`.
         name: String,
-        /// What was to be written.
+        /// The value to write.
         value: String,
-        /// Why it wasn't.
+        /// Why it failed.
         source: io::Error,
     },
     /// Too many links, or none.
     #[error("{0} links can't be made; 1 to {max} can", max = super::address::MAX_LINKS)]
     LinkCount(usize),
-    /// No link of this number.
+    /// There is no link with this number.
     #[error("there's no link number {0}")]
     NoSuchLink(usize),
-    /// The link or setup can't do what is asked.
+    /// The link or setup can't do what is requested.
     #[error("link {link:?}: {problem}")]
     Unsupported {
         /// The link, or links.
         link: String,
-        /// What it can't, and what to do.
+        /// What it can't do, and what to do instead.
         problem: String,
     },
 }

@@ -13,18 +13,17 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A bucket holds what the rate gives in this many milliseconds: the shaper is
-/// woken late by some hundreds of microseconds, and must make up for them.
+/// A bucket holds this many milliseconds at the link's rate: the shaper wakes some hundreds of
+/// microseconds late, and must catch up.
 const BURST_MILLIS: u64 = 2;
-/// And at least two super-packets, else the kernel cuts them before shaping.
+/// It holds at least two super-packets, otherwise the kernel splits them before shaping.
 const MIN_BURST: u64 = 2 * 65_536;
 
-/// A veth pair with a token bucket at both ends; or two pairs, and netem where
-/// they meet.
+/// A veth pair with a token bucket at both ends; or two pairs, with netem where they meet.
 #[derive(Debug)]
 pub(super) struct KernelLink {
     shaper: Shaper,
-    /// The current figures, down and up, and whether the link is dark.
+    /// The current figures, down and up, and whether the link is blacked out.
     shape: Mutex<Shape>,
     home: DeviceCounters,
     provider: DeviceCounters,
@@ -33,8 +32,8 @@ pub(super) struct KernelLink {
 #[derive(Debug)]
 enum Shaper {
     TokenBucket,
-    /// In the middle, so that both ends' devices are free for an engine's
-    /// queueing discipline, and lose their carrier when the cable is pulled.
+    /// Netem is in the middle, so that both ends' devices are free for an engine's queueing
+    /// discipline, and lose their carrier when the cable is pulled.
     Netem(Cable),
 }
 
@@ -46,7 +45,7 @@ struct Shape {
 }
 
 impl KernelLink {
-    /// Makes the pair, both ends down.
+    /// Creates the pair, both ends down.
     pub(super) fn create(
         home: &NetNs,
         device: &str,
@@ -105,7 +104,7 @@ impl KernelLink {
     }
 
     /// # Errors
-    /// What the kernel can't play, or the command that failed.
+    /// The change that the kernel can't play, or the command that failed.
     pub(super) fn apply(
         &self,
         topology: &Topology,
@@ -184,9 +183,9 @@ fn bucket(device: &str, direction: &DirectionModel) -> String {
     }
 }
 
-/// Drops all that arrives at a device, or no longer.
+/// Makes a device drop everything that arrives, or not.
 fn set_dark(ns: &NetNs, device: &str, dark: bool) -> Result<(), TopologyError> {
-    // The hook before all others, so that no filter of a tunnel sees the packet.
+    // The first hook, so that no filter of a tunnel sees the packet.
     nft(
         ns,
         "table inet braid_lab_blackout {
@@ -197,7 +196,7 @@ fn set_dark(ns: &NetNs, device: &str, dark: bool) -> Result<(), TopologyError> {
             }
         }\n",
     )?;
-    // Adding before deleting: deleting what isn't there would be an error.
+    // Add before deleting: deleting a missing element would be an error.
     let element = format!("element inet braid_lab_blackout dark {{ \"{device}\" }}\n");
     let mut ruleset = format!("add {element}");
     if !dark {

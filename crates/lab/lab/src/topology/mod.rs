@@ -1,6 +1,5 @@
-//! The lab's network: a home and a concentrator, each a network namespace
-//! without a name, and the links between them. It is gone with the process,
-//! also when that is killed.
+//! The lab's network: a home and a concentrator, each an unnamed network namespace, and the links
+//! between them. It disappears with the process, even if that is killed.
 //!
 //! ```text
 //!  home namespace                  |  concentrator namespace
@@ -37,9 +36,8 @@ use kernel_link::KernelLink;
 use std::io;
 use std::time::Duration;
 
-/// Prepares this process for topologies: where it has no right to make network
-/// namespaces it enters a user namespace first, as root of that. Must be called
-/// while there is a single thread.
+/// Prepares this process for topologies: if it may not create network namespaces it enters a user
+/// namespace first, as root there. Must be called while there is a single thread.
 ///
 /// # Errors
 /// User namespaces are forbidden, or `/dev/net/tun` can't be opened.
@@ -50,21 +48,21 @@ pub fn prepare_process() -> Result<(), TopologyError> {
         .map_err(|source| TopologyError::Device { link: "(a first try)".into(), source })
 }
 
-/// What a topology is built with, besides its links.
+/// Options for building a topology.
 #[derive(Clone, Debug, Default)]
 pub struct TopologyOptions {
-    /// What will happen to which link: it decides who can play it.
+    /// The planned changes to links: they determine what can play each link.
     pub planned: Vec<(usize, LinkChange)>,
-    /// Decides every random number of the emulation.
+    /// Determines all random numbers of the emulation.
     pub seed: u64,
-    /// What links the kernel shall play.
+    /// Which links the kernel plays.
     pub in_kernel: InKernel,
 }
 
 /// The lab's network, up and running until it is dropped.
 #[derive(Debug)]
 pub struct Topology {
-    // Dropped first: the devices go before their namespaces.
+    // Dropped first: the devices must go before their namespaces.
     emulator: Emulator,
     links: Vec<TopologyLink>,
     home: NetNs,
@@ -83,10 +81,10 @@ pub struct TopologyLink {
     player: Player,
 }
 
-/// Who carries the link's packets.
+/// What carries the link's packets.
 #[derive(Debug)]
 enum Player {
-    /// The emulator, as its link of this number.
+    /// The emulator, as its link with this number.
     Emulator(usize),
     Kernel(Box<KernelLink>),
 }
@@ -96,7 +94,7 @@ impl TopologyLink {
     pub fn model(&self) -> &LinkModel {
         &self.model
     }
-    /// The device at home: the link's name where the kernel takes it.
+    /// The device at home: the link's name if the kernel accepts it.
     pub fn device(&self) -> &str {
         &self.device
     }
@@ -112,7 +110,7 @@ impl TopologyLink {
     pub fn table(&self) -> u32 {
         self.table
     }
-    /// Who plays the link, and what reports should say of that.
+    /// What plays the link, and what reports should say about that.
     pub fn backend(&self) -> &Backend {
         &self.backend
     }
@@ -122,7 +120,7 @@ impl Topology {
     /// Builds the namespaces, the links and the routes, all up.
     ///
     /// # Errors
-    /// What is missing on this machine, with the command that failed.
+    /// What is missing on this machine, and the command that failed.
     pub fn build(models: &[LinkModel], options: &TopologyOptions) -> Result<Self, TopologyError> {
         if models.is_empty() || models.len() > address::MAX_LINKS {
             return Err(TopologyError::LinkCount(models.len()));
@@ -204,10 +202,10 @@ impl Topology {
         &self.links
     }
 
-    /// Changes link number `link` (from 0), and returns when it is done.
+    /// Changes link number `link` (from 0); returns when that is done.
     ///
     /// # Errors
-    /// There's no such link, or what plays it can't change so.
+    /// There is no such link, or what plays it can't be changed like this.
     pub fn apply(&self, link: usize, change: &LinkChange) -> Result<(), TopologyError> {
         let target = self.links.get(link).ok_or(TopologyError::NoSuchLink(link))?;
         match &target.player {
@@ -223,8 +221,7 @@ impl Topology {
         }
     }
 
-    /// Plays every trace from its offset again: so that runs one after the
-    /// other meet the same moments.
+    /// Restarts every trace at its offset, so that consecutive runs have the same conditions.
     ///
     /// # Errors
     /// The emulator has stopped.
@@ -232,9 +229,8 @@ impl Topology {
         self.emulator.restart_traces().map_err(TopologyError::Emulator)
     }
 
-    /// What passed link number `link` so far; zeros where there's none. A kernel
-    /// link knows packets and bytes only (as its devices count them, with
-    /// Ethernet headers), no drops.
+    /// The counters of link number `link`; zeros if there is none. A kernel link only counts
+    /// packets and bytes (as its devices do, with Ethernet headers), no drops.
     pub fn counters(&self, link: usize) -> LinkCounters {
         match self.links.get(link).map(|link| &link.player) {
             Some(Player::Emulator(number)) => self.emulator.counters(*number),
@@ -243,13 +239,13 @@ impl Topology {
         }
     }
 
-    /// The CPU time that the emulator has taken; the kernel's links are not in it.
+    /// The CPU time used by the emulator, excluding the kernel's links.
     pub fn emulator_cpu_time(&self) -> Duration {
         self.emulator.cpu_time()
     }
 
-    /// Lets the kernel's MPTCP use every link. Applications at home that open
-    /// `IPPROTO_MPTCP` connections to the concentrator then use all of them.
+    /// Makes the kernel's MPTCP use every link. Applications at home that open `IPPROTO_MPTCP`
+    /// connections to the concentrator then use all of them.
     ///
     /// # Errors
     /// The kernel has no MPTCP, or there are more links than it can use (8).
@@ -266,8 +262,8 @@ impl Topology {
         ecmp::set_up(self)
     }
 
-    /// The mean rates of all links towards home and towards the concentrator,
-    /// in sum; [`Rate::MAX`] with an unlimited one.
+    /// The sums of all links' mean rates, towards the home and towards the concentrator;
+    /// [`Rate::MAX`] if one is unlimited.
     pub fn capacity(&self) -> (Rate, Rate) {
         self.links.iter().fold((Rate::ZERO, Rate::ZERO), |(down, up), link| {
             (

@@ -14,7 +14,7 @@ pub(super) fn set_up(topology: &Topology) -> Result<(), TopologyError> {
         });
     }
     let limits = format!("mptcp limits set subflows {MAX_LINKS} add_addr_accepted {MAX_LINKS}");
-    // The home opens the connections and all subflows: so it works through NAT.
+    // The home opens the connections and all subflows, so it works through NAT.
     let endpoints = topology.links.iter().zip(1..).map(|(link, id)| {
         let (address, device) = (link.addresses.home_v4, &link.device);
         format!("mptcp endpoint add {address} dev {device} id {id} subflow")

@@ -1,4 +1,4 @@
-//! Links as the kernel's netem plays them (tc-netem(8)).
+//! Links played by the kernel's netem (tc-netem(8)).
 
 use super::TopologyError;
 use super::command::batch;
@@ -7,9 +7,9 @@ use braid_linux::netlink::Netlink;
 use braid_linux::netns::NetNs;
 use braid_units::{Rate, Ratio};
 
-/// What netem counts of a packet that the model doesn't.
+/// The part of a packet that netem counts, but the model doesn't.
 const ETHERNET_HEADER: u64 = 14;
-/// A full packet of an Ethernet, as netem counts its queue.
+/// A full Ethernet packet, as netem counts its queue.
 const PACKET: u64 = 1500 + ETHERNET_HEADER;
 /// The shortest queue, packets.
 const LEAST_QUEUE: u64 = 10;
@@ -18,7 +18,7 @@ const LEAST_QUEUE: u64 = 10;
 const TO_HOME: &str = "to-home";
 const TO_PROVIDER: &str = "to-provider";
 
-/// Whether this kernel has netem, and what cables are made of besides.
+/// Whether this kernel has netem, and what else cables need.
 pub fn has_netem() -> bool {
     let try_it = || {
         let (home, provider) = (NetNs::new().ok()?, NetNs::new().ok()?);
@@ -28,16 +28,15 @@ pub fn has_netem() -> bool {
     try_it().is_some()
 }
 
-/// What joins two Ethernet devices: a veth pair to each, whose near ends hand
-/// every frame to each other (tc-mirred(8)), shaped by netem.
+/// Connects two Ethernet devices: a veth pair to each, whose near ends pass every frame to each
+/// other (tc-mirred(8)), shaped by netem.
 #[derive(Debug)]
 pub(super) struct Cable {
     namespace: NetNs,
 }
 
 impl Cable {
-    /// Makes a device in each of two namespaces, both down, and the cable between
-    /// them.
+    /// Creates a device in each of two namespaces, both down, and the cable between them.
     pub(super) fn lay(
         (home, home_device): (&NetNs, &str),
         (provider, provider_device): (&NetNs, &str),
@@ -45,7 +44,7 @@ impl Cable {
         let namespace = NetNs::new()?;
         namespace.run(|| {
             let mut netlink = Netlink::open()?;
-            // A device arrives in a namespace under the name that it was made with.
+            // A device keeps the name it was created with when it moves to a namespace.
             netlink.add_veth(TO_HOME, home_device, Some(home))?;
             netlink.add_veth(TO_PROVIDER, provider_device, Some(provider))
         })??;
@@ -66,7 +65,7 @@ impl Cable {
         Ok(cable)
     }
 
-    /// Plugs it in (`up`) or pulls it (`down`).
+    /// Plugs it in (`up`) or unplugs it (`down`).
     pub(super) fn set(&self, state: &str) -> Result<(), TopologyError> {
         let lines = [TO_HOME, TO_PROVIDER].map(|device| format!("link set dev {device} {state}"));
         batch(&self.namespace, "ip", &lines)
@@ -89,12 +88,12 @@ pub(super) fn line(device: &str, direction: &DirectionModel, dark: bool) -> Stri
     let mut line = format!("qdisc replace dev {device} root netem");
     let mut in_flight = 0;
     if let Capacity::Rate(rate) = direction.capacity {
-        // A rate of zero would mean none.
+        // A rate of zero would mean no limit.
         let rate = rate.max(Rate::from_bytes_per_sec(1));
         line.push_str(&format!(" rate {}bit -{ETHERNET_HEADER}", rate.bits_per_sec()));
         in_flight = rate.bytes_in(direction.delay + direction.jitter);
     }
-    // Its one queue holds also what is on its way.
+    // Its only queue also holds packets in transit.
     let queue = ((direction.queue.bytes() + in_flight) / PACKET).max(LEAST_QUEUE);
     line.push_str(&format!(" limit {queue}"));
     let jitter = direction.jitter / 2;
@@ -148,7 +147,7 @@ mod tests {
             queue: ByteSize::from_bytes(151_400),
             ..DirectionModel::ideal()
         };
-        // 100 packets of queue, and 14 ms at 20 Mbit/s on their way.
+        // 100 queued packets, and 14 ms at 20 Mbit/s in transit.
         assert_eq!(
             line("d", &direction, false),
             "qdisc replace dev d root netem rate 20000000bit -14 limit 123 delay 12000us 2000us \

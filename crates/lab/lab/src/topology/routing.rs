@@ -5,13 +5,13 @@ use super::command::{batch, sysctls};
 use super::{Topology, TopologyError, TopologyLink};
 use braid_linux::netns::NetNs;
 
-/// Link number k has the table this + k at home, far from those in use.
+/// Link number k uses table this + k at home, far from those in use.
 pub(super) const FIRST_TABLE: u32 = 7000;
-/// Rules by source address: before main (32766), after whatever a tunnel or a
-/// group of links sets (up to 32,495: `braid_engines::Numbers`).
+/// Rules by source address: before main (32766), after everything that a tunnel or a group of links
+/// sets (up to 32,495: `braid_engines::Numbers`).
 const FIRST_RULE: u32 = 32_500;
 const FIRST_METRIC: u32 = 100;
-/// Below this the kernel takes no IPv6 (RFC 8200, section 5).
+/// The kernel doesn't allow IPv6 below this (RFC 8200, section 5).
 pub(super) const MIN_V6_MTU: u16 = 1280;
 /// Ring of the emulated devices, packets: the emulator may be late by some
 /// milliseconds at hundreds of megabits.
@@ -25,10 +25,10 @@ pub(super) fn set_sysctls(ns: &NetNs) -> Result<(), TopologyError> {
     sysctls(
         ns,
         &[
-            // Answers leave by another link than the one that routing would take.
+            // Answers leave over another link than routing would choose.
             ("ipv4/conf/all/rp_filter", "0"),
             ("ipv4/conf/default/rp_filter", "0"),
-            // The other end is no router that advertises.
+            // The other end doesn't send router advertisements.
             ("ipv6/conf/default/accept_ra", "0"),
             ("ipv6/conf/default/accept_dad", "0"),
             ("ipv6/conf/all/keep_addr_on_down", "1"),

@@ -8,37 +8,36 @@ use std::sync::{Mutex, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes that every datagram of ours begins with: mark, number, time of
-/// sending.
+/// Bytes at the beginning of each of our datagrams: mark, number, time of sending.
 pub(super) const HEADER: usize = 20;
 const MARK_DATA: [u8; 4] = *b"BLd1";
 const MARK_HELLO: [u8; 4] = *b"BLh1";
-/// Between two hellos of the home before the first datagram came down …
+/// Interval between the home's hellos before the first datagram has arrived …
 const HELLO_FIRST: Duration = Duration::from_millis(100);
-/// … and after, so that a rebound NAT learns the flow again.
+/// … and after that, so that a rebound NAT learns the flow again.
 const HELLO_LATER: Duration = Duration::from_millis(500);
-/// A sender that was held up catches up on this much and skips the rest.
+/// A delayed sender catches up on this much and skips the rest.
 const CATCH_UP: Duration = Duration::from_millis(20);
 
 /// A stream of numbered datagrams at a constant pace.
 #[derive(Clone, Copy)]
 pub(super) struct Pace {
-    /// UDP payload of each, at least [`HEADER`].
+    /// UDP payload of each datagram, at least [`HEADER`].
     pub(super) payload: usize,
-    /// Between two.
+    /// Interval between two datagrams.
     pub(super) interval: Duration,
 }
 
-/// What became of one stream in one direction.
+/// The result of one stream in one direction.
 pub(super) struct Stream {
     pub(super) bins: Bins,
     pub(super) stalls: StallClock,
     pub(super) datagrams: Datagrams,
-    /// One-way delays in ms of all that arrived first.
+    /// One-way delays in ms of all first arrivals.
     pub(super) delays_ms: Vec<f64>,
 }
 
-/// Runs one flow on its own sockets, down, up or both ways.
+/// Runs one flow on its own sockets, down, up or both.
 pub(super) fn run_flow(
     down: Option<Pace>,
     up: Option<Pace>,
@@ -51,8 +50,8 @@ pub(super) fn run_flow(
         socket.connect(&server_address.into())?;
         timed(socket)
     })??;
-    // Bound to its address: answers by another of the concentrator's would not
-    // be taken for answers.
+    // Bound to its address: answers from another address of the concentrator wouldn't be
+    // recognised.
     let server = setting.concentrator.run(|| -> io::Result<UdpSocket> {
         let socket = setting.datagram(false)?;
         socket.bind(&server_address.into())?;
@@ -77,8 +76,8 @@ pub(super) fn run_flow(
         if let Some(pace) = up {
             scope.spawn(move || {
                 send(pace, sent_up, setting, |data| {
-                    // An ICMP error of an earlier datagram shows up here; the
-                    // datagram is gone all the same.
+                    // An earlier datagram's ICMP error shows up here; this datagram is lost all the
+                    // same.
                     let _ = client.send(data);
                     true
                 });
@@ -106,8 +105,8 @@ pub(super) fn run_flow(
     })
 }
 
-/// Sends at the pace from the start to the stop. `transmit` says whether the
-/// datagram could be sent at all; numbers count only those.
+/// Sends at this pace from the start to the stop. `transmit` returns whether the datagram could be
+/// sent at all; only those are numbered.
 fn send(
     pace: Pace,
     sent: &AtomicU64,
@@ -133,7 +132,7 @@ fn send(
         if transmit(&datagram) {
             sent.store(number + 1, Ordering::Relaxed);
         } else {
-            // Nobody to send to yet: wait, then start at the pace, not in a burst.
+            // No receiver yet: wait, then start at the pace, without a burst.
             thread::sleep(Duration::from_millis(1));
             due = Instant::now();
         }
@@ -141,7 +140,7 @@ fn send(
     }
 }
 
-/// Opens the way through the home's NATs and keeps it open.
+/// Opens a mapping in the home's NATs and keeps it open.
 fn greet(client: &UdpSocket, heard: &AtomicBool, setting: &Setting<'_>) {
     let mut hello = [0; HEADER];
     write_header(&mut hello, MARK_HELLO, 0);
@@ -167,7 +166,7 @@ fn receive(setting: &Setting<'_>, mut next: impl FnMut(&mut [u8]) -> io::Result<
         let length = match next(&mut buffer) {
             Ok(length) => length,
             Err(error) if only_waited(&error) => continue,
-            // A refused or unreachable report about what we sent.
+            // An ICMP error about what we sent.
             Err(_) => {
                 thread::sleep(Duration::from_millis(1));
                 continue;

@@ -1,5 +1,5 @@
-//! Objects over a byte stream, in the manner of HTTP/1.1: a request is answered by an
-//! object, and the connection may be used again.
+//! Objects over a byte stream, in the style of HTTP/1.1: a request is answered by an object, and
+//! the connection may be reused.
 
 use super::tcp::{accept, connect, prepare, read_fully, write_fully};
 use super::{Setting, only_waited};
@@ -12,29 +12,29 @@ use std::time::Instant;
 const CHUNK: usize = 64 << 10;
 /// Set in a request's size: the client sends the object and gets a byte back.
 const UPLOAD: u64 = 1 << 63;
-/// No object is larger; guards the server against a broken request.
+/// Maximum size of an object; protects the server from a broken request.
 const LARGEST: u64 = 1_000_000_000;
 
-/// An object that has come, or gone, as a whole.
+/// An object that was completely received or sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Fetch {
     /// Its size.
     pub bytes: u64,
-    /// From the wish for it to its first byte, in ms; the connection's handshake is
-    /// inside if there was none before. `None` of an upload.
+    /// Time from requesting it to its first byte, in ms, including the connection's handshake if it
+    /// is new. `None` for an upload.
     pub first_byte_ms: Option<f64>,
-    /// To its last byte; of an upload, to the server's answer.
+    /// Time to its last byte, in ms; for an upload, to the server's answer.
     pub last_byte_ms: f64,
 }
 
-/// Which way an object goes.
+/// The direction of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Direction {
     Down,
     Up,
 }
 
-/// The client's end: a connection that is opened when it's needed.
+/// The client's end: a connection that is opened when needed.
 pub(super) struct Client<'a> {
     congestion: CongestionControl,
     keep_alive: bool,
@@ -43,7 +43,7 @@ pub(super) struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Its thread is in the home's namespace.
+    /// Must be called in the home's namespace.
     pub(super) fn new(
         congestion: CongestionControl,
         keep_alive: bool,
@@ -94,7 +94,7 @@ impl<'a> Client<'a> {
         if complete && self.keep_alive {
             self.connection = Some(socket);
         } else if complete {
-            // As programs end what they have no more use for: by FIN.
+            // Close it normally, by FIN, as programs do.
             let _ = socket.set_linger(None);
         }
         Ok(fetch)

@@ -1,10 +1,9 @@
-//! Real traffic of the kernel between the home's and the concentrator's
-//! namespaces, measured where it is received.
+//! Real traffic through the kernel between the home's and the concentrator's namespaces, measured
+//! at the receivers.
 //!
-//! Every flow is opened from the home, since the home may sit behind NATs; the
-//! direction only says who sends. All times come from the one monotonic clock
-//! that both ends share. Nothing here blocks for longer than [`LOOK`] without
-//! looking at the clock and at the cancel switch.
+//! Every flow is opened from the home, since the home may be behind NATs; the direction only says
+//! which end sends. All times are from one monotonic clock that both ends share. Nothing here
+//! blocks for longer than [`LOOK`] without checking the clock and the cancel switch.
 
 mod datagram;
 mod fetch;
@@ -36,9 +35,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a call blocks at most before the clock is looked at.
+/// Maximum time that a call blocks before the clock is checked.
 const LOOK: Duration = Duration::from_millis(50);
-/// How long answers and datagrams under way are waited for after the end.
+/// How long to wait after the end for answers and datagrams in transit.
 const GRACE: Duration = Duration::from_millis(1_500);
 /// Receive buffer of datagram sockets: 1 Gbit/s for some 20 ms of a busy host.
 const DATAGRAM_BUFFER: usize = 8 << 20;
@@ -50,14 +49,13 @@ pub struct Setting<'a> {
     pub home: &'a NetNs,
     /// Namespace of the concentrator.
     pub concentrator: &'a NetNs,
-    /// The concentrator's address as the home reaches it.
+    /// The concentrator's address for the home.
     pub server: IpAddr,
     /// Address that sockets at home bind to; `None` leaves it to the kernel.
     pub source: Option<IpAddr>,
-    /// Device of the home that the traffic is bound to; `None` follows the
-    /// routes.
+    /// The home's device that the traffic is bound to; `None` follows the routes.
     pub device: Option<&'a str>,
-    /// How streams are carried.
+    /// The transport for streams.
     pub streams: Streams,
     /// First of the concentrator's ports for this traffic; each flow of
     /// datagrams takes the next.
@@ -74,7 +72,7 @@ pub struct Setting<'a> {
     pub arrived: &'a AtomicU64,
 }
 
-/// What datagrams offer in each direction, IP headers included.
+/// The offered rate of datagrams in each direction, IP headers included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OfferedRates {
     /// Towards the home.
@@ -83,7 +81,7 @@ pub struct OfferedRates {
     pub up: Rate,
 }
 
-/// The kernel's protocol below a byte stream.
+/// The kernel's protocol for byte streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Streams {
     /// TCP.
@@ -92,12 +90,11 @@ pub enum Streams {
     Mptcp,
 }
 
-/// Runs `traffic` until its stop and returns what the receivers saw. `rates` is
-/// what UDP offers; other traffic ignores it.
+/// Runs `traffic` until its stop and returns the receivers' observations. `rates` is the offered
+/// rate of UDP; other traffic ignores it.
 ///
 /// # Errors
-/// Sockets could not be made at all. That nothing got through is no error but
-/// a result.
+/// Sockets couldn't be created. Nothing getting through isn't an error but a result.
 pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io::Result<Measured> {
     match &traffic.kind {
         TrafficKind::Tcp { congestion } => tcp::run(traffic, *congestion, setting),
@@ -123,7 +120,7 @@ pub fn run(traffic: &Traffic, rates: OfferedRates, setting: &Setting<'_>) -> io:
     }
 }
 
-/// How many ports [`run`] takes from [`Setting::port`] on.
+/// Number of ports that [`run`] uses from [`Setting::port`] on.
 pub fn ports(traffic: &Traffic) -> u16 {
     match traffic.kind {
         TrafficKind::Udp { .. } | TrafficKind::Voip => traffic.flows,
@@ -141,7 +138,7 @@ impl Setting<'_> {
         self.cancel.is_cancelled() || Instant::now() >= self.stop
     }
 
-    /// Whether even late arrivals are no longer waited for.
+    /// Whether it is too late even for late arrivals.
     fn grace_over(&self) -> bool {
         self.cancel.is_cancelled() || Instant::now() >= self.stop + GRACE
     }
@@ -158,7 +155,7 @@ impl Setting<'_> {
     /// A stream socket with `congestion` control, bound to the home's device if
     /// `at_home`.
     fn stream(&self, congestion: &str, at_home: bool) -> io::Result<Socket> {
-        /// Not in socket2: Linux' number of MPTCP.
+        /// MPTCP's protocol number in Linux, which socket2 lacks.
         const MPTCP: i32 = 262;
         let protocol = match self.streams {
             Streams::Tcp => Protocol::TCP,
@@ -208,7 +205,7 @@ impl Setting<'_> {
     }
 }
 
-/// Beyond net.core.rmem_max where we may; else up to it.
+/// Beyond net.core.rmem_max if permitted; otherwise up to it.
 fn enlarge_receive_buffer(socket: &Socket) {
     if set_socket_recv_buffer_size_force(socket, DATAGRAM_BUFFER).is_err() {
         // A smaller buffer only loses more on a busy host.
@@ -216,7 +213,7 @@ fn enlarge_receive_buffer(socket: &Socket) {
     }
 }
 
-/// Whether a socket call only ran into its time limit or a signal.
+/// Whether a socket call only timed out or was interrupted by a signal.
 fn only_waited(error: &io::Error) -> bool {
     matches!(
         error.kind(),
@@ -224,7 +221,7 @@ fn only_waited(error: &io::Error) -> bool {
     )
 }
 
-/// The result of a thread, its panic going on in the caller.
+/// The result of a thread; a panic continues in the caller.
 fn joined<T>(handle: std::thread::ScopedJoinHandle<'_, T>) -> T {
     handle.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

@@ -6,8 +6,8 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// A reader looks at each page for a moment; also lets queues drain, so that each load
-/// is one of its own.
+/// Pause between pages, as a reader makes; it also lets queues drain, so that loads don't affect
+/// each other.
 const BETWEEN: Duration = Duration::from_millis(200);
 
 /// How a browser loads pages.
@@ -18,8 +18,8 @@ pub(super) struct Browser<'a> {
     pub(super) keep_alive: bool,
 }
 
-/// Pages that each flow loads one after the other until the stop; one that isn't complete
-/// by then counts for the bytes, not for the times.
+/// Each flow loads pages one after another until the stop; one that isn't complete by then counts
+/// for the bytes, not for the times.
 pub(super) fn run(
     traffic: &Traffic,
     browser: &Browser<'_>,
@@ -36,7 +36,7 @@ pub(super) fn run(
 }
 
 impl Browser<'_> {
-    /// All objects that came, and the times of the whole pages in ms.
+    /// All received objects, and the load times of whole pages in ms.
     fn browse(
         &self,
         record: &(dyn Fn(u64) + Sync),
@@ -57,7 +57,7 @@ impl Browser<'_> {
         Ok((fetches, pages))
     }
 
-    /// The document, then what it names, over several connections.
+    /// Loads the document, then its objects, over several connections.
     fn load(&self, record: &(dyn Fn(u64) + Sync), setting: &Setting<'_>) -> io::Result<Vec<Fetch>> {
         let Some((document, others)) = self.page.objects().split_first() else {
             return Ok(Vec::new());

@@ -13,8 +13,7 @@ const ECHO_REPLY_V4: u8 = 0;
 const ECHO_REQUEST_V4: u8 = 8;
 const ECHO_REQUEST_V6: u8 = 128;
 const ECHO_REPLY_V6: u8 = 129;
-/// ICMP header and the 56 bytes that ping(8) sends, so that an IPv4 packet has
-/// 84 bytes.
+/// ICMP header and the 56 bytes of ping(8), so that an IPv4 packet has 84 bytes.
 const MESSAGE: usize = 8 + 56;
 
 /// Echo requests from the home to the concentrator's kernel.
@@ -40,7 +39,7 @@ pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measu
         if sending && now >= next {
             let request = request(setting.server, identifier, pings.sent);
             pings.sent += 1;
-            // Without a route the request is lost, as ping(8) counts it.
+            // Without a route the request counts as lost, like in ping(8).
             let _ = socket.send(&request);
             next = (next + interval).max(now);
         }
@@ -60,7 +59,7 @@ pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measu
                 }
             }
             Err(error) if only_waited(&error) => {}
-            // Unreachable for now; the answers that don't come count as lost.
+            // Unreachable for now; missing answers count as lost.
             Err(_) => std::thread::sleep(Duration::from_millis(1)),
         }
     }
@@ -71,7 +70,7 @@ pub(super) fn run(interval: Duration, setting: &Setting<'_>) -> io::Result<Measu
 /// calling thread's namespace.
 ///
 /// # Errors
-/// A raw socket is not permitted.
+/// Raw sockets aren't permitted.
 pub fn answers(
     server: IpAddr,
     source: Option<IpAddr>,
@@ -81,7 +80,7 @@ pub fn answers(
     let deadline = Instant::now() + patience;
     let socket = match open(server, source, device) {
         Ok(socket) => socket,
-        // No route, no device yet.
+        // There is no route or device yet.
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
             std::thread::sleep(patience.min(LOOK));
             return Ok(false);
@@ -121,14 +120,13 @@ fn open(server: IpAddr, source: Option<IpAddr>, device: Option<&str>) -> io::Res
     if let Some(source) = source {
         socket.bind(&SocketAddr::new(source, 0).into())?;
     }
-    // Only packets of the server are seen then.
+    // Then only the server's packets are received.
     socket.connect(&SocketAddr::new(server, 0).into())?;
     socket.set_write_timeout(Some(LOOK))?;
     Ok(socket)
 }
 
-/// Different for pings that run at the same time in this process, and most
-/// likely in others.
+/// Different for simultaneous pings in this process, and most likely in others.
 fn fresh_identifier() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     (std::process::id() as u16).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed))
@@ -160,7 +158,7 @@ fn request(server: IpAddr, identifier: u16, number: u64) -> [u8; MESSAGE] {
     message
 }
 
-/// Our number and the time of sending from an answer to one of our requests.
+/// Our number and the time of sending, from an answer to one of our requests.
 fn reply(server: IpAddr, identifier: u16, packet: &[u8]) -> Option<(u64, u64)> {
     let (message, kind) = match server {
         IpAddr::V4(_) => {

@@ -1,7 +1,6 @@
-//! Copies of a file by SMB: a real Samba server and client, the server's disk in
-//! memory. Both speak to a relay of ours on their own host, which binds to the
-//! engine's address or device, speaks TCP or MPTCP to the other relay, and
-//! counts what arrives.
+//! Copies a file by SMB: a real Samba server and client, with the server's disk in memory. Each
+//! talks to a relay on its own host, which binds to the engine's address or device, speaks TCP or
+//! MPTCP to the other relay, and counts arriving bytes.
 
 use super::statistics::{Bins, StallClock};
 use super::tcp::{self, Received};
@@ -22,14 +21,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
-/// A file of holes, larger than any run can copy.
+/// A sparse file, larger than any run can copy.
 const FILE_BYTES: u64 = 1 << 40;
-/// smbd starts within this, also in a slow VM.
+/// How long smbd may take to start, even in a slow VM.
 const SERVER_WITHIN: Duration = Duration::from_secs(20);
 const CHUNK: usize = 128 << 10;
-/// Users have it.
+/// What users have.
 const CONGESTION: CongestionControl = CongestionControl::Cubic;
-/// Ports that one copy takes: the relays' and the server's.
+/// Ports per copy: the relays' and the server's.
 pub(super) const PORTS: u16 = 2;
 
 /// A running Samba server. Dropping it ends it.
@@ -41,11 +40,11 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server for the traffic whose first port is `port`, and waits until
-    /// it takes connections.
+    /// Starts a server for the traffic whose first port is `port`, and waits until it accepts
+    /// connections.
     ///
     /// # Errors
-    /// There is no smbd, or it doesn't start: with the end of its log.
+    /// smbd isn't installed, or doesn't start: with the end of its log.
     pub fn start(port: u16, concentrator: &NetNs, cancel: &Cancel) -> io::Result<Self> {
         let port = port.saturating_add(1);
         let folder = tempfile::Builder::new().prefix("braid-lab-smb-").tempdir()?;
@@ -56,7 +55,7 @@ impl Server {
         }
         fs::write(path.join("smb.conf"), configuration(path, port))?;
         let log = File::create(path.join("smbd.out"))?;
-        // The disk is a memory of the server's own: nobody else sees the mount.
+        // The disk is in memory and private to the server: nobody else sees the mount.
         let script = "mount -t tmpfs tmpfs \"$0/disk\" && truncate -s \"$1\" \"$0/disk/file\" && \
                       exec smbd --foreground --no-process-group -s \"$0/smb.conf\"";
         let mut command = concentrator.command("unshare");
@@ -93,17 +92,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Not waited for yet, so the number is its own group's. Samba serves each client by a
-        // process.
+        // It isn't reaped yet, so the number is still its group's. Samba has a process for each
+        // client.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
         let _ = self.child.wait();
     }
 }
 
-/// Debian has smbd where users don't look.
+/// Debian installs smbd outside users' PATH.
 const PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where Samba keeps its things: all in a folder of its own here (smb.conf(5)).
+/// Samba's folders, all inside a folder of our own (smb.conf(5)).
 const FOLDERS: [&str; 6] = [
     "lock directory",
     "state directory",
@@ -149,8 +148,8 @@ pub(super) fn run(
             let received = joined(near)?;
             flows.extend(received.filter(|_| *down));
         }
-        // The server receives the requests of downloads too: only the copies to
-        // it count, and these carry the most.
+        // The server also receives the requests of downloads: only copies to it count, which make
+        // up most of it.
         let mut up = joined(far)?;
         up.sort_by_key(|received| std::cmp::Reverse(received.total()));
         up.truncate(copies.iter().filter(|down| !**down).count());
@@ -160,10 +159,10 @@ pub(super) fn run(
     Ok(tcp::summed(flows, copies.len(), setting))
 }
 
-/// A client at home and its relay.
+/// Runs a client at home and its relay.
 fn copy(down: bool, server: &Server, setting: &Setting<'_>) -> io::Result<Option<Received>> {
     setting.home.enter()?;
-    // At once: the copy is under way when its measurement starts.
+    // Start immediately: the copy must be in progress when its measurement starts.
     let listener = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
     listener.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     listener.listen(1)?;
@@ -207,7 +206,7 @@ impl Drop for Client {
     }
 }
 
-/// Hands what comes over the links to the server, until the stop.
+/// Relays what arrives over the links to the server, until the stop.
 fn far_relay(
     listener: &Socket,
     server: &Server,
@@ -237,10 +236,10 @@ fn local(port: u16) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Both ways until the stop; what comes over the links is counted.
+/// Relays in both directions until the stop; counts what arrives over the links.
 fn relay(local: &Socket, links: &Socket, setting: &Setting<'_>) -> Received {
     for socket in [local, links] {
-        // SMB asks and answers; without it a slower one, no more.
+        // SMB is request and response; without this option it is only slower.
         let _ = socket.set_tcp_nodelay(true);
     }
     thread::scope(|scope| {

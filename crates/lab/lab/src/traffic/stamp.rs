@@ -1,6 +1,5 @@
-//! Receiving with the time at which the kernel had the packet (socket(7),
-//! `SO_TIMESTAMPNS`), as ping(8) does: how long the receiving program then waits
-//! for the processor is not the network's.
+//! Receives packets with the time at which the kernel got them (socket(7), `SO_TIMESTAMPNS`), like
+//! ping(8): how long the program then waits for a processor isn't the network's delay.
 
 #![allow(unsafe_code)]
 
@@ -10,10 +9,10 @@ use std::mem;
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant, SystemTime};
 
-/// Asks the kernel to note when packets come.
+/// Makes the kernel record packets' arrival times.
 ///
 /// # Errors
-/// Those of setsockopt(2).
+/// Errors of setsockopt(2).
 pub(super) fn note_arrivals(socket: &Socket) -> io::Result<()> {
     let on: libc::c_int = 1;
     // SAFETY: pointer and length describe `on`.
@@ -29,10 +28,10 @@ pub(super) fn note_arrivals(socket: &Socket) -> io::Result<()> {
     if set < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Receives a packet; its length and when it came.
+/// Receives a packet; returns its length and arrival time.
 ///
 /// # Errors
-/// Those of recvmsg(2).
+/// Errors of recvmsg(2).
 pub(super) fn receive(socket: &Socket, buffer: &mut [u8]) -> io::Result<(usize, Instant)> {
     #[repr(align(8))]
     struct Control([u8; 64]);
@@ -85,14 +84,14 @@ mod tests {
         note_arrivals(&socket).expect("time stamps");
         let to = socket.local_addr().expect("bound").as_socket().expect("of IP");
         let sender = UdpSocket::bind(any).expect("a sender");
-        // A kernel that stamped nothing so far begins a little after it is asked.
+        // A kernel that hasn't been timestamping starts a little after it is asked.
         let stamped = (0..50).any(|_| {
             sender.send_to(b"x", to).expect("sent");
             std::thread::sleep(Duration::from_millis(30));
             let read = Instant::now();
             let (length, at) = receive(&socket, &mut [0; 8]).expect("received");
             assert_eq!(length, 1);
-            // Of two clocks: one may have been set meanwhile, so only roughly.
+            // From two clocks, of which one may have been set meanwhile, so only roughly.
             at + Duration::from_millis(10) < read
         });
         assert!(stamped, "the time is always that of reading");

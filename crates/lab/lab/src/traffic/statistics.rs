@@ -1,4 +1,4 @@
-//! What is computed from arrivals: bins, stalls, percentiles, losses.
+//! Statistics of arrivals: bins, stalls, percentiles, losses.
 
 use std::time::{Duration, Instant};
 
@@ -51,8 +51,8 @@ impl Bins {
         if seconds > 0.0 { self.total() as f64 * 8.0 / 1e6 / seconds } else { 0.0 }
     }
 
-    /// `(time since the start in s, Mbit/s)` in steps of `bins` bins; a step
-    /// stands at its beginning.
+    /// `(time since the start in s, Mbit/s)` in steps of `bins` bins; the time is a step's
+    /// beginning.
     pub fn series(&self, bins: usize) -> Vec<(f64, f64)> {
         let width = bins.max(1);
         self.bytes
@@ -105,7 +105,7 @@ pub struct Percentiles {
 }
 
 impl Percentiles {
-    /// Of `samples` in any order; `None` without samples. NaN is left out.
+    /// The percentiles of `samples` in any order; `None` without samples. NaN is ignored.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted: Vec<f64> = samples.iter().copied().filter(|s| !s.is_nan()).collect();
         sorted.sort_by(f64::total_cmp);
@@ -135,7 +135,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
     Some((sorted.get(middle - 1)? + upper) / 2.0)
 }
 
-/// What sequence numbers tell about a stream of datagrams.
+/// Analyses a stream of datagrams by its sequence numbers.
 #[derive(Clone, Debug, Default)]
 pub struct SequenceLog {
     seen: Vec<u64>,
@@ -149,7 +149,7 @@ pub struct SequenceLog {
 const MOST_NUMBERS: u64 = 1 << 27;
 
 impl SequenceLog {
-    /// Datagram `number` arrived; true if it is new.
+    /// Records that datagram `number` arrived; returns whether it is new.
     pub fn arrival(&mut self, number: u64) -> bool {
         if number >= MOST_NUMBERS {
             return false;
@@ -172,15 +172,15 @@ impl SequenceLog {
         true
     }
 
-    /// Different datagrams that arrived.
+    /// Number of distinct datagrams that arrived.
     pub fn received(&self) -> u64 {
         self.received
     }
-    /// Datagrams that arrived again.
+    /// Number of datagrams that arrived again.
     pub fn duplicates(&self) -> u64 {
         self.duplicates
     }
-    /// Datagrams that arrived after one with a higher number.
+    /// Number of datagrams that arrived after one with a higher number.
     pub fn reordered(&self) -> u64 {
         self.reordered
     }

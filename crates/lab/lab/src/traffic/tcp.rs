@@ -12,10 +12,10 @@ use std::time::{Duration, Instant};
 /// Size of one write and one read: large enough that system calls don't limit
 /// gigabit links.
 const CHUNK: usize = 128 << 10;
-/// How long a refused connection waits before it is tried again.
+/// Pause before a refused connection is retried.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// First byte of a connection: who sends.
+/// First byte of a connection: which end sends.
 const SERVER_SENDS: u8 = b'd';
 const CLIENT_SENDS: u8 = b'u';
 
@@ -48,13 +48,13 @@ pub(super) fn run(
     Ok(summed(flows, expected, setting))
 }
 
-/// What one receiver saw.
+/// One receiver's observations.
 pub(super) struct Received {
     pub(super) bins: Bins,
     pub(super) stalls: StallClock,
 }
 
-/// All flows together: bytes add up, of the stalls the longest counts.
+/// All flows together: the sum of bytes, the longest of the stalls.
 pub(super) fn summed(flows: Vec<Received>, expected: usize, setting: &Setting<'_>) -> Measured {
     let whole = setting.stop.saturating_duration_since(setting.start);
     let mut delivered = Bins::new(setting.start, setting.stop);
@@ -77,8 +77,8 @@ pub(super) fn listen(congestion: CongestionControl, setting: &Setting<'_>) -> io
     Ok(socket)
 }
 
-/// The next connection; `None` at the stop. accept(2) on a Multipath TCP socket
-/// knows no time limit, so it's asked only when somebody is there.
+/// The next connection; `None` at the stop. accept(2) on a Multipath TCP socket ignores timeouts,
+/// so it is only called when a connection is waiting.
 pub(super) fn accept(listener: &Socket, setting: &Setting<'_>) -> io::Result<Option<Socket>> {
     while !setting.over() {
         if !ready_within(listener, PollFlags::IN, LOOK)? {
@@ -90,7 +90,7 @@ pub(super) fn accept(listener: &Socket, setting: &Setting<'_>) -> io::Result<Opt
                 return Ok(Some(socket));
             }
             Err(error) if only_waited(&error) => {}
-            // It came and went.
+            // The connection was already gone.
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(error) => return Err(error),
         }
@@ -98,7 +98,7 @@ pub(super) fn accept(listener: &Socket, setting: &Setting<'_>) -> io::Result<Opt
     Ok(None)
 }
 
-/// Accepts connections until all came or it's over; each runs in its thread.
+/// Accepts connections until all have arrived or time is up; each runs in its own thread.
 fn serve(listener: &Socket, expected: usize, setting: &Setting<'_>) -> io::Result<Vec<Received>> {
     thread::scope(|scope| {
         let mut flows = Vec::new();
@@ -146,8 +146,7 @@ fn client(
     Ok(None)
 }
 
-/// Connects to the server, again and again until the stop; `None` if it never
-/// worked.
+/// Connects to the server, retrying until the stop; `None` if it never worked.
 pub(super) fn connect(
     congestion: CongestionControl,
     setting: &Setting<'_>,
@@ -164,8 +163,8 @@ pub(super) fn connect(
     Ok(None)
 }
 
-/// Waits for the handshake in steps, so that a cancelled run doesn't hang in
-/// the kernel's minutes of SYN retransmissions.
+/// Waits for the handshake in steps, so that a cancelled run doesn't wait through the kernel's
+/// minutes of SYN retransmissions.
 fn establish(socket: &Socket, server: SocketAddr, setting: &Setting<'_>) -> bool {
     if socket.set_nonblocking(true).is_err() {
         return false;
@@ -196,7 +195,7 @@ fn ready_within(socket: &Socket, events: PollFlags, time: Duration) -> io::Resul
     }
 }
 
-/// Time limits for reads and writes, and no lingering data after the stop.
+/// Sets timeouts for reads and writes, and no lingering data after the stop.
 pub(super) fn prepare(socket: &Socket) -> io::Result<()> {
     socket.set_read_timeout(Some(LOOK))?;
     socket.set_write_timeout(Some(LOOK))?;
@@ -204,14 +203,14 @@ pub(super) fn prepare(socket: &Socket) -> io::Result<()> {
 }
 
 fn send(mut socket: &Socket, setting: &Setting<'_>) {
-    // Not all equal, so that nothing on the way can compress it away.
+    // Varied, so that nothing on the way can compress it.
     let data: Vec<u8> =
         (0..CHUNK).map(|i| (i as u32).wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
     while !setting.over() {
         match socket.write(&data) {
             Ok(_) => {}
             Err(error) if only_waited(&error) => {}
-            // The connection is dead; the receiver's stall tells.
+            // The connection is dead; the receiver's stall shows that.
             Err(_) => return,
         }
     }

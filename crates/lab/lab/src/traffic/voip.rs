@@ -14,7 +14,7 @@ pub const GOOD_WITHIN: Duration = Duration::from_millis(150);
 const PAYLOAD: usize = 160 + 20;
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Calls: a stream of voice packets in each direction asked for.
+/// Calls: a stream of voice packets in each requested direction.
 pub(super) fn run(traffic: &Traffic, setting: &Setting<'_>) -> io::Result<Measured> {
     let pace = Pace { payload: PAYLOAD, interval: INTERVAL };
     let (down, up) = traffic.direction.each(pace, pace);

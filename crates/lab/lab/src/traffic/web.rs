@@ -8,8 +8,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::Instant;
 
-/// Objects fetched (or sent) one after the other by each flow until the stop. An object
-/// that is not complete by then counts for the bytes, not for the times.
+/// Each flow fetches (or sends) objects one after another until the stop. An object that isn't
+/// complete by then counts for the bytes, not for the times.
 pub(super) fn run(
     traffic: &Traffic,
     congestion: CongestionControl,
@@ -43,7 +43,7 @@ pub(super) fn run(
     Ok(Measured { delivered: Some(delivered), fetches: Some(fetches), ..Measured::default() })
 }
 
-/// Runs `clients` beside a server of objects, and counts what arrives at either.
+/// Runs `clients` beside a server of objects, and counts the bytes arriving at either.
 pub(super) fn with_server<T: Send>(
     congestion: CongestionControl,
     setting: &Setting<'_>,
@@ -64,7 +64,7 @@ pub(super) fn with_server<T: Send>(
     Ok((bins.into_inner().unwrap_or_else(PoisonError::into_inner), found))
 }
 
-/// What `work` finds in each of `count` threads.
+/// The results of `work` in each of `count` threads.
 pub(super) fn in_threads<T: Send>(
     count: u16,
     work: impl Fn(u16) -> io::Result<T> + Sync,

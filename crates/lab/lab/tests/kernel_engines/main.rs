@@ -1,9 +1,8 @@
-//! The kernel's engines for real: up, traffic over both links seen by their
-//! counters, a link lost and back, down leaves nothing. What this kernel lacks
-//! is tested in a VM, all in one boot. This test has no harness, since the lab
-//! must start with a single thread and starts itself: as `lab …` it is the
-//! program, as `inside [ENGINE|lines]…` the test in the VM, as `here [ENGINE]…` that on this
-//! kernel, without arguments the test.
+//! The kernel's engines for real: up, traffic over both links seen in their counters, a link lost
+//! and recovered, and nothing left after down. Engines that this kernel lacks are tested in a VM,
+//! all in one boot. This test has no harness, since the lab must start with a single thread and
+//! starts itself: as `lab …` it is the program, as `inside [ENGINE|lines]…` the test in the VM, as
+//! `here [ENGINE]…` the test on this kernel, without arguments the whole test.
 
 mod network;
 
@@ -52,7 +51,7 @@ fn main() -> ExitCode {
     let vm = Vm::find();
     if let Ok(vm) = &vm {
         let program = std::env::current_exe().expect("the test's own path");
-        // Both ends' teamd would ask for its module at once, and one be told that there is none.
+        // Both ends' teamd would request its module at once, and one of them would fail.
         let script = "modprobe -aq ipv6 tun team; exec \"$0\" inside";
         let output = vm
             .clone()
@@ -75,23 +74,23 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// An engine, and what is to be seen of it over two links.
+/// An engine, and how it should behave over two links.
 struct Case {
     engine: &'static str,
     spread: Spread,
     lost: Lost,
 }
 
-/// What a lost link means to an engine.
+/// The effect of a lost link on an engine.
 #[derive(Clone, Copy)]
 enum Lost {
-    /// Traffic goes on by the other one.
+    /// Traffic continues over the other link.
     Noticed,
-    /// So; but two such ends want a switch between them: over cables what leaves by
-    /// one port may come to one that is not active, until one is left.
+    /// The same; but two such ends need a switch between them: over cables, packets sent from one
+    /// port may arrive at one that isn't active, until only one is left.
     NoticedOnSwitches,
-    /// It does not look at the carrier (or, of the lab's static set-ups, nobody
-    /// does): part of the packets is lost until the link is back.
+    /// It ignores the carrier (or, in the lab's static set-ups, nothing checks it): some packets
+    /// are lost until the link is back.
     Unnoticed,
 }
 
@@ -136,7 +135,7 @@ fn in_the_vm(only: &[String]) {
         Case::new("bonding:balance-xor", Spread::ManyFlows, Noticed),
         Case::new("bonding:broadcast", Spread::Copies, Noticed),
         Case::new("bonding:802.3ad", Spread::ManyFlows, Noticed),
-        // Between two hosts they use one link.
+        // Between two hosts it uses one link.
         Case::new("bonding:balance-tlb", Spread::OneLink, NoticedOnSwitches),
         Case::new("bonding:balance-alb", Spread::OneLink, NoticedOnSwitches),
         Case::new("team:roundrobin", Spread::OneFlow, Noticed),
@@ -155,7 +154,7 @@ fn in_the_vm(only: &[String]) {
     if !only.is_empty() && !only.iter().any(|word| word == "lines") {
         return;
     }
-    // Over routed lines: Ethernet in GRE, ports whose MTU is the master's.
+    // Over routed lines: Ethernet in GRE, on ports whose MTU is the master's.
     for engine in ["teql", "team:roundrobin", "bonding:balance-rr"] {
         let network = Network::of_lines();
         let up = network.up(engine);
@@ -166,8 +165,8 @@ fn in_the_vm(only: &[String]) {
     multilink_keeps_the_order_where_turns_do_not();
 }
 
-/// Over cables of different length, PPP's multilink puts fragments in order
-/// again; a bond that takes turns hands packets over as they come.
+/// Over cables of different length, PPP's multilink restores the order of fragments; a bond that
+/// takes turns delivers packets as they arrive.
 fn multilink_keeps_the_order_where_turns_do_not() {
     let bond = Network::of_unequal_cables();
     let reordered = bond.up("bonding:balance-rr").reordered_datagrams();
@@ -176,14 +175,13 @@ fn multilink_keeps_the_order_where_turns_do_not() {
     let kept = up.reordered_datagrams();
     assert_eq!(kept, 0, "PPP's multilink keeps the order");
     assert!(reordered > 20, "turns over unequal cables reorder: {reordered}");
-    // One TCP connection has the whole of both, which it can't where order is
-    // lost.
+    // One TCP connection gets the full rate of both, which it couldn't if order was lost.
     up.carries(Spread::OneFlow);
     println!("pppoe-multilink: in order over unequal cables ({reordered} were not by turns)");
 }
 
-/// Engines of routes, marks and MPTCP. That `braid up` follows a link that falls
-/// silent is tested where that is: `crates/braid/tests/engines`.
+/// Engines of routes, marks and MPTCP. Whether `braid up` follows a link that falls silent is
+/// tested in `crates/braid/tests/engines`.
 fn on_this_kernel(only: &[String]) {
     use Lost::{Noticed, Unnoticed};
     for case in [
@@ -206,7 +204,7 @@ fn on_this_kernel(only: &[String]) {
     }
 }
 
-/// A run finds out by itself what it needs a VM for, and keeps the figures apart.
+/// A run detects by itself what it needs a VM for, and keeps the figures apart.
 fn what_this_kernel_lacks_is_measured_in_a_vm() {
     let text = r#"name = "cables"
 duration = "1s"

@@ -1,5 +1,4 @@
-//! Two links between a home and a concentrator, an engine over them, and what
-//! it does to traffic.
+//! Two links between a home and a concentrator, an engine over them, and its effect on traffic.
 
 use braid_lab::cancel::Cancel;
 use braid_lab::emulator::{Carrier, LinkChange};
@@ -19,24 +18,24 @@ use tempfile::TempDir;
 
 /// A transfer over these links takes a second.
 const BYTES: usize = 3_000_000;
-/// Part of them, to see that something passes.
+/// A smaller transfer, to check that something passes.
 const SOME_BYTES: usize = 100_000;
 const FLOWS: usize = 16;
-/// PPP notices a dead link by four echoes a second apart, and calls again.
+/// PPP detects a dead link by four echoes a second apart, and reconnects.
 const RECOVERED_WITHIN: Duration = Duration::from_secs(60);
 const GONE_WITHIN: Duration = Duration::from_secs(10);
 const DATAGRAMS: u32 = 400;
 
-/// What the links' counters show of a transfer.
+/// How a transfer is spread, by the links' counters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// Both links carry a good part of a single connection.
     OneFlow,
     /// Both carry a good part of several.
     ManyFlows,
-    /// So, once teamd has dealt them out, which it does each second by their load.
+    /// The same, after teamd has redistributed them, which it does each second by load.
     DealtFlows,
-    /// A single connection by both, once it has its second subflow.
+    /// Both carry a single connection, once it has its second subflow.
     Subflows,
     /// Both carry all of it.
     Copies,
@@ -56,12 +55,12 @@ pub struct Network {
     cancel: Cancel,
 }
 
-/// An engine that is up.
+/// A running engine.
 pub struct Up<'a> {
     network: &'a Network,
     engine: String,
     running: Running,
-    /// What was there before.
+    /// The state before it.
     before: String,
 }
 
@@ -82,7 +81,7 @@ impl Network {
 
     /// Two routed lines.
     pub fn of_lines() -> Self {
-        // MPTCP opens its connections by the host's own route, the first link's.
+        // MPTCP opens its connections over the host's own route, the first link's.
         Network { pulled: 1, ..Self::build("", ["2ms", "2ms"]) }
     }
 
@@ -101,7 +100,7 @@ impl Network {
         let options = TopologyOptions { in_kernel: scenario.in_kernel, ..Default::default() };
         let topology = Topology::build(&models, &options).unwrap();
         let folder = tempfile::tempdir().unwrap();
-        // The first is the one that active-backup prefers.
+        // active-backup prefers the first link.
         Network { scenario, topology, pulled: 0, folder, cancel: Cancel::new() }
     }
 
@@ -126,8 +125,8 @@ impl Network {
         Up { network: self, engine: engine.to_owned(), running, before }
     }
 
-    /// What ip(8), tc(8) and nft(8) show of both ends, without what is never the
-    /// same. Few processes: each costs much in a VM.
+    /// The output of ip(8), tc(8) and nft(8) at both ends, without parts that always change. Uses
+    /// few processes, since each is expensive in a VM.
     fn snapshot(&self) -> String {
         let script = "printf '%s\\n' 'link show' 'addr show' 'route show table all' rule nexthop | \
              ip -o -4 -batch -; tc qdisc show; nft list ruleset 2>/dev/null; \
@@ -142,7 +141,7 @@ impl Network {
         shown(self.topology.home()) + "\n---\n" + &shown(self.topology.concentrator())
     }
 
-    /// What the engine's programs said.
+    /// The output of the engine's programs.
     fn logs(&self) -> String {
         let files = std::fs::read_dir(self.folder.path()).unwrap().map(|file| file.unwrap().path());
         let logs = files.filter(|file| file.extension().is_some_and(|end| end == "log"));
@@ -164,7 +163,7 @@ impl Network {
         self.topology.apply(self.pulled, &LinkChange::Carrier(Carrier::Up)).unwrap();
     }
 
-    /// As cables have none before an engine gives them some.
+    /// Cables have no addresses before an engine assigns some.
     fn forget_addresses(&self) {
         for (namespace, devices) in self.ends() {
             for device in devices {
@@ -181,14 +180,14 @@ impl Network {
         [(self.topology.home(), home), (self.topology.concentrator(), provider)]
     }
 
-    /// Bytes that came down by each link so far.
+    /// Bytes received from each link so far.
     fn arrived(&self) -> [u64; 2] {
         [0, 1].map(|link| self.topology.counters(link).down.bytes_out)
     }
 }
 
-/// Of a line of a snapshot what stays the same; `None` for what the module of GRE
-/// or TEQL brings to a namespace for good.
+/// The stable part of a snapshot's line; `None` for what the modules of GRE or TEQL add to a
+/// namespace permanently.
 fn lasting(line: &str) -> Option<String> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let after = |word: &str| {
@@ -217,7 +216,7 @@ fn lasting(line: &str) -> Option<String> {
 }
 
 impl Up<'_> {
-    /// A transfer, and the bytes that each link carried of it.
+    /// Runs a transfer; returns the bytes that each link carried.
     fn transfer(&self, flows: usize, bytes: usize) -> Result<[u64; 2], String> {
         let before = self.network.arrived();
         let listener = self
@@ -234,7 +233,7 @@ impl Up<'_> {
             .unwrap();
         let server = SocketAddr::new(self.running.server, listener.local_addr().unwrap().port());
         let each = bytes / flows;
-        // It listens until the end: MPTCP's further subflows come to it, too.
+        // It listens until the end: MPTCP's further subflows connect to it, too.
         let listener = &listener;
         let failed = thread::scope(|scope| {
             scope.spawn(move || {
@@ -253,7 +252,7 @@ impl Up<'_> {
                         let data: Vec<u8> = (0..each).map(|n| (n / 251) as u8).collect();
                         let _ = connection.write_all(&data);
                         let _ = connection.shutdown(Shutdown::Write);
-                        // The client ends it.
+                        // The client closes it.
                         connection.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
                         let _ = connection.read(&mut [0]);
                     });
@@ -266,7 +265,7 @@ impl Up<'_> {
         if let Some(error) = failed {
             return Err(error);
         }
-        // The counters are read through files; what has arrived is in them.
+        // The counters are read from files; they include everything that has arrived.
         let after = self.network.arrived();
         Ok([after[0] - before[0], after[1] - before[1]])
     }
@@ -297,22 +296,22 @@ impl Up<'_> {
             Streams::Mptcp => libc::IPPROTO_MPTCP,
         };
         let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::from(protocol)))?;
-        // Closed, nothing of it stays: what a connection still has to send when its
-        // link is gone keeps its namespace for minutes, and TEQL's devices in it.
+        // Leave nothing behind after closing: unsent data of a connection whose link is gone keeps
+        // its namespace for minutes, and TEQL's devices in it.
         socket.set_linger(Some(Duration::ZERO))?;
         Ok(socket)
     }
 
-    /// The links carry a transfer as `spread` says.
+    /// Checks that the links carry a transfer as `spread` says.
     pub fn carries(&self, spread: Spread) {
-        // These take their time, on a busy machine more than a transfer has.
+        // These take a while, on a busy machine longer than a transfer.
         if matches!(spread, Spread::DealtFlows | Spread::Subflows) {
             return self.recovers(spread, "at first");
         }
         self.attempt(spread).unwrap_or_else(|error| panic!("{}: {error}", self.engine));
     }
 
-    /// So at some time from now.
+    /// Checks that this becomes true at some time from now.
     pub fn recovers(&self, spread: Spread, when: &str) {
         let deadline = Instant::now() + RECOVERED_WITHIN;
         loop {
@@ -348,8 +347,8 @@ impl Up<'_> {
         if right { Ok(()) } else { Err(format!("by each link {carried:?}: not {spread:?}")) }
     }
 
-    /// Of numbered datagrams sent down at a pace that the links can bear, how
-    /// many came after a younger one.
+    /// Sends numbered datagrams down at a pace that the links can carry; returns how many arrived
+    /// after a later one.
     pub fn reordered_datagrams(&self) -> usize {
         let topology = &self.network.topology;
         let server = topology
@@ -369,7 +368,7 @@ impl Up<'_> {
                     let mut datagram = [0; 1200];
                     datagram[..4].copy_from_slice(&number.to_be_bytes());
                     let _ = server.send_to(&datagram, home);
-                    // Some at a time, as a VM's clock ticks coarsely.
+                    // Several at a time, since a VM's clock ticks coarsely.
                     if number % 4 == 3 {
                         thread::sleep(Duration::from_millis(2));
                     }
@@ -394,7 +393,7 @@ impl Up<'_> {
         })
     }
 
-    /// Ends its programs and takes its set-up back; nothing is left then.
+    /// Ends its programs and undoes its set-up; checks that nothing is left.
     pub fn down(self) {
         let Up { network, engine, running, before } = self;
         drop(running);
@@ -407,7 +406,7 @@ impl Up<'_> {
             let failures = namespace.run(|| UndoJournal::open(&[journal]).unwrap().undo()).unwrap();
             assert!(failures.is_empty(), "{engine}, {side}: {failures:?}");
         }
-        // The lab's own engines go with its network.
+        // The lab's own engines disappear with its network.
         if set_up {
             // The process that keeps a PPP bundle ends after its last link.
             let deadline = Instant::now() + GONE_WITHIN;

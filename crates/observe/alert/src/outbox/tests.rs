@@ -16,7 +16,7 @@ fn down(unix: i64, text: &str) -> Event {
     event(unix, EventKind::LinkDown, Severity::Warning, text)
 }
 
-/// All that comes out until `to`, looked for each second; `arrives` tells what becomes of it.
+/// Everything sent until `to`, checked each second; `arrives` says whether it is delivered.
 fn run(
     outbox: &mut Outbox,
     alerts: &[Alert],
@@ -90,7 +90,7 @@ fn without_a_way_out_it_waits_longer_and_longer_and_goes_when_there_is_one() {
     assert_eq!(at, [20, 35, 65, 125, 245, 485, 965, 1925, 3725, 5525]);
     assert!(tried.iter().all(|(_, message)| message.id == tried[0].1.id), "copies are known");
     assert_eq!(outbox.waiting("a").trouble.as_deref(), Some("no way"));
-    // What outlives a restart goes on.
+    // The state continues after a restart.
     let text = serde_json::to_string(&outbox).unwrap();
     let mut outbox: Outbox = serde_json::from_str(&text).unwrap();
     let up = event(7200, EventKind::PeerUp, Severity::Note, "it is back");

@@ -6,14 +6,14 @@ use braid_history::Severity;
 
 /// UDP segmentation offload came with 4.18, its receive side with 5.0.
 const KERNEL: (u32, u32) = (5, 0);
-/// Of the table of connections.
+/// Share of the connection table in use.
 const CONNTRACK: f64 = 0.9;
-/// Journals and counters need little.
+/// Free space that journals and counters need, bytes.
 const LEAST_FREE: u64 = 4 << 20;
-/// No release of Braid is older: 2026-01-01, Unix seconds.
+/// The clock can't be earlier: no release of Braid is older than 2026-01-01, Unix seconds.
 const EARLIEST: i64 = 1_767_225_600;
 
-/// Whether there is a tunnel, and what it can't do without.
+/// Whether a tunnel runs, and whether anything that it needs is missing.
 pub(crate) fn running(facts: &Facts, found: &mut Vec<Finding>) {
     let tunnel = facts.config.interface.name.as_str();
     if !facts.host.has_tun {
@@ -34,7 +34,7 @@ pub(crate) fn running(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// The host around it.
+/// The host that the tunnel runs on.
 pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
     let host = &facts.host;
     if let Some((major, minor)) = host.kernel.filter(|kernel| *kernel < KERNEL) {
@@ -47,7 +47,7 @@ pub(crate) fn host(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(told);
     }
     let unset = facts.now < EARLIEST;
-    // Where nothing goes by days and months, nobody cares.
+    // It doesn't matter if no quota depends on the date.
     let has_periods = facts.config.links.iter().any(|link| link.quota.is_some());
     if unset || has_periods && host.clock_synchronized == Some(false) {
         let what = match unset {

@@ -5,20 +5,20 @@ use braid_control::finding::Finding;
 use braid_control::measured::Measured;
 use braid_history::Severity;
 
-/// Of the best link alone; less is no noise.
+/// Share of the best link's rate alone, below which the difference isn't noise.
 const SLOWER: f64 = 0.95;
-/// Of what several connections get.
+/// Share of the rate of several connections.
 const ONE_CONNECTION: f64 = 0.7;
-/// The second half of a measurement, of the first.
+/// Rate in the second half of a measurement, relative to the first.
 const FALLS_TO: f64 = 0.6;
-/// Of the links' sum; less has a reason.
+/// Share of the links' sum, below which there must be a reason.
 const SHARE_OF_SUM: f64 = 0.7;
-/// Of the other end's processors.
+/// Load of the other end's processors.
 const BUSY_THERE: f64 = 0.9;
-/// Less isn't worth a finding, Mbit/s.
+/// Smaller losses aren't worth a finding, Mbit/s.
 const LEAST: f64 = 1.0;
 
-/// What a measurement says.
+/// Findings from a measurement.
 pub(crate) fn limits(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(measured) = &facts.measured else { return };
     if let Some(busy) = measured.load_there.filter(|busy| *busy > BUSY_THERE) {
@@ -61,14 +61,14 @@ pub(crate) fn limits(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// The bond is slower than one line: which link holds it up?
+/// All links together are slower than one alone: find the link that slows them down.
 fn slower_together(measured: &Measured) -> Option<Finding> {
     let best = measured.links.iter().max_by(|a, b| a.rates.down.total_cmp(&b.rates.down))?;
     let together = measured.together.down;
     if measured.links.len() < 2 || together >= best.rates.down * SLOWER || best.rates.down < LEAST {
         return None;
     }
-    // Whichever brings least is missed least.
+    // The slowest link is missed least.
     let worst = measured.links.iter().min_by(|a, b| a.rates.down.total_cmp(&b.rates.down))?;
     let without = measured.without(&worst.link).down;
     let what = format!(
@@ -83,7 +83,7 @@ fn slower_together(measured: &Measured) -> Option<Finding> {
     Some(told)
 }
 
-/// Together they bring far less than their sum, and neither end's processor is why.
+/// All links together carry far less than their sum, and neither end's processor is the cause.
 fn common_limit(measured: &Measured, found: &[Finding]) -> Option<Finding> {
     let (sum, together) = (measured.sum().down, measured.together.down);
     let is_cpu = |told: &Finding| {

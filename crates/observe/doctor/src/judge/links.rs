@@ -6,12 +6,12 @@ use braid_control::status::{LinkStatus, PathState, PathStatus, Status};
 use braid_history::{EventKind, Severity};
 use std::net::IpAddr;
 
-/// So long ago it is no news, seconds.
+/// Events older than this are ignored, seconds.
 const LATELY: i64 = 3600;
-/// Errors of a card in a second.
+/// Errors of a card per second.
 const CARD_ERRORS: f64 = 1.0;
 
-/// Each link up to its router, and links beside each other.
+/// Each link up to its router, and conflicts between links.
 pub(crate) fn links(facts: &Facts, found: &mut Vec<Finding>) {
     for (index, link) in facts.host.links.iter().enumerate() {
         match no_way_out(link).or_else(|| wants_login(facts, link)) {
@@ -30,7 +30,7 @@ pub(crate) fn links(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// What a link lacks before anything could be sent over it.
+/// What a link lacks to send anything at all.
 fn no_way_out(link: &LinkFacts) -> Option<Finding> {
     let name = &link.name;
     let device = link.device.as_deref().unwrap_or("its device");
@@ -70,7 +70,7 @@ fn is_routable(address: IpAddr) -> bool {
     }
 }
 
-/// Nothing but its network's own page passes.
+/// Only its network's login page is reachable.
 fn wants_login(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
     let links = &facts.status.as_ref()?.links;
     let portal = links.iter().find(|one| one.name == link.name)?.portal.as_ref()?;
@@ -83,7 +83,7 @@ fn wants_login(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
     )))
 }
 
-/// It looks well from here, and nothing comes back, while other links reach the same peer. Told
+/// It looks fine from here, but nothing comes back while other links reach the same peer. Reported
 /// once, however many peers there are.
 fn silent(facts: &Facts, link: &LinkFacts) -> Option<Finding> {
     let mut told: Option<Finding> = None;
@@ -137,7 +137,7 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
         found.push(told.mend(mend));
     }
     let capacity = capacity(facts, &link.name);
-    // A card's rate less Ethernet's and our own headers.
+    // A card's rate minus the headers of Ethernet and our own.
     let is_full = |speed: u32| capacity.is_some_and(|mbps| mbps > f64::from(speed) * 0.88);
     if let Some(speed) = link.speed_mbps.filter(|speed| *speed <= 100 && is_full(*speed)) {
         let what = format!(
@@ -164,7 +164,7 @@ fn card(facts: &Facts, index: usize, link: &LinkFacts, found: &mut Vec<Finding>)
             found.push(told);
         }
     }
-    // A TUN device may be a modem's; these are never.
+    // A TUN device may be a modem's; devices of these kinds never are.
     const TUNNELS: [&str; 6] = ["wireguard", "ipip", "gre", "sit", "vti", "xfrm"];
     if let Some(kind) = link.kind.as_deref().filter(|kind| TUNNELS.contains(kind)) {
         let what = format!(
@@ -192,7 +192,7 @@ fn flaps(facts: &Facts, link: &LinkFacts, found: &mut Vec<Finding>) {
     found.push(told);
 }
 
-/// Links that are one and the same, or get in each other's way.
+/// Links that are the same, or interfere with each other.
 fn beside(facts: &Facts, found: &mut Vec<Finding>) {
     let links = &facts.host.links;
     for (index, link) in links.iter().enumerate() {
@@ -254,7 +254,7 @@ fn quota(facts: &Facts, link: &LinkStatus, found: &mut Vec<Finding>) {
     }
     let (Some(start), Some(end)) = (quota.period_start_unix, quota.period_end_unix) else { return };
     let (gone, whole) = (facts.now as f64 - start as f64, end as f64 - start as f64);
-    // A day's use says nothing of a month's.
+    // The use on one day doesn't predict a month's.
     if gone < whole * 0.1 || whole <= 0.0 {
         return;
     }
@@ -272,7 +272,7 @@ fn quota(facts: &Facts, link: &LinkStatus, found: &mut Vec<Finding>) {
     }
 }
 
-/// At a concentrator: a home's links that come from one address.
+/// At a concentrator: a home's links that share one address.
 fn one_line(status: &Status, found: &mut Vec<Finding>) {
     if status.listen.is_empty() {
         return;
@@ -298,7 +298,7 @@ fn one_line(status: &Status, found: &mut Vec<Finding>) {
     }
 }
 
-/// What the link was found to carry, where it was.
+/// The link's measured capacity, if known.
 pub(super) fn capacity(facts: &Facts, link: &str) -> Option<f64> {
     let status = facts.status.as_ref()?;
     let paths = status.peers.iter().flat_map(|peer| &peer.paths);

@@ -4,16 +4,16 @@ use crate::facts::{Facts, Load};
 use braid_control::finding::Finding;
 use braid_history::Severity;
 
-/// Share of the time that a thread runs or waits to run, from which on it has none left for more.
+/// Share of time that a thread runs or waits to run, above which it has no reserve.
 const THREAD: f64 = 0.9;
 /// Share of all processors.
 const ALL: f64 = 0.95;
-/// Share of time that neighbours of a virtual machine may take.
+/// Tolerable share of time taken by other virtual machines.
 const STOLEN: f64 = 0.15;
-/// Packets in a second.
+/// Dropped packets per second.
 const DROPS: f64 = 5.0;
 
-/// What this host's processors and buffers can't take.
+/// What overloads this host's processors and buffers.
 pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
     let tunnel = facts.config.interface.name.as_str();
     let seconds = facts.between.as_secs_f64().max(0.1);
@@ -68,8 +68,8 @@ pub(crate) fn load(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// That all processors have something to do is no harm to a tunnel whose threads come by in time:
-/// only one that would always run is held up, or one that lets packets drop meanwhile.
+/// Busy processors don't harm a tunnel whose threads still run in time: it is only limited if one
+/// of them would always run, or packets are dropped meanwhile.
 fn limits(load: Load, facts: &Facts, drops: f64) -> bool {
     facts.status.is_some()
         && (load.busiest_thread + load.waited > THREAD || load.all > ALL && drops > DROPS)

@@ -6,22 +6,23 @@ use braid_control::finding::Finding;
 use braid_control::status::{PathState, PathStatus, PeerStatus};
 use braid_history::Severity;
 
-/// Of the packets sent lately. TCP alone over such a link would stand still; the tunnel repairs it
-/// and pays with the others' room.
+/// Share of recently sent packets. TCP alone over such a link would stall; the tunnel repairs it,
+/// at the cost of the others' capacity.
 const LOSS: f64 = 0.03;
-/// Waits in a modem's queue, ms; `cake-autorate` acts at 30.
+/// Queueing delay in a modem, ms; `cake-autorate` acts at 30.
 const QUEUE_MS: f64 = 100.0;
 /// RTTVAR, ms.
 const JITTER_MS: f64 = 80.0;
-/// One-way delay over the fastest path's, ms. Packets that come in order wait for the slowest.
+/// One-way delay beyond the fastest path's, ms. Packets delivered in order wait for the slowest
+/// path.
 const FAR_MS: f64 = 300.0;
-/// A datagram smaller than this on a device of 1500 bytes: discovery (RFC 8899) found that larger
-/// ones vanish. PPPoE, DS-Lite, LTE and VPNs leave 1280 and more.
+/// Maximum datagram size below this on a device with an MTU of 1500 means that path MTU discovery
+/// (RFC 8899) found that larger ones vanish. PPPoE, DS-Lite, LTE and VPNs leave 1280 or more.
 const SMALL_DATAGRAM: u16 = 1232;
-/// Of a cap, that counts as filled.
+/// Share of a cap that counts as filled.
 const FILLED: f64 = 0.9;
 
-/// What happens to packets on the links.
+/// Problems of packets on the links.
 pub(crate) fn paths(facts: &Facts, found: &mut Vec<Finding>) {
     let Some(status) = &facts.status else { return };
     for peer in &status.peers {
@@ -64,7 +65,7 @@ fn path_of(facts: &Facts, peer: &PeerStatus, path: &PathStatus, found: &mut Vec<
             .mend(mend);
         found.push(told);
     }
-    // Beside a queue, too: of few packets that jitter delays all may look as if they had queued.
+    // Even if there is a queue: if jitter delays all of a few packets, they look queued.
     if path.jitter_ms.is_some_and(|jitter| jitter > JITTER_MS) {
         let what = format!("the delay of link {link} varies a lot");
         let told = finding(Code::Jitter, Severity::Note, link, what)
@@ -133,8 +134,8 @@ fn capped(facts: &Facts, path: &PathStatus, found: &mut Vec<Finding>) {
     }
 }
 
-/// What a queue holds up, ms. One that others keep full for long is no queue to the path any more,
-/// but was not there all of the last ten minutes.
+/// The delay of a queue, ms. If others keep it full for long, the path no longer sees it as a
+/// queue, but it wasn't there for all of the last ten minutes.
 fn waits_ms(path: &PathStatus) -> Option<f64> {
     let lasting = path.min_rtt_ms.zip(path.unloaded_rtt_ms).map(|(now, least)| now - least);
     path.queue_ms.into_iter().chain(lasting).reduce(f64::max)

@@ -5,9 +5,9 @@ use braid_control::finding::Finding;
 use braid_control::status::{PathState, PeerStatus};
 use braid_history::Severity;
 
-/// Packets of a peer in a second that are refused, from which on it's no stray one.
+/// Refused packets of a peer per second; fewer are just stray ones.
 const REFUSED: f64 = 1.0;
-/// The same of packets that were given up.
+/// Abandoned packets per second, likewise.
 const GIVEN_UP: f64 = 2.0;
 
 /// The other ends.
@@ -27,7 +27,7 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
             let told = finding(Code::PeerTrouble, Severity::Critical, &peer.name, what);
             found.push(told.mend(mend));
         }
-        // Homes come when they come.
+        // A concentrator doesn't expect all homes to be connected.
         if is_home && !peer.connected && peer.trouble.is_none() {
             found.push(gone(facts, peer));
         }
@@ -69,7 +69,7 @@ pub(crate) fn peers(facts: &Facts, found: &mut Vec<Finding>) {
     }
 }
 
-/// This concentrator is about to go: whom it still serves.
+/// This concentrator is draining: which homes it still serves.
 fn draining(homes: &[PeerStatus]) -> Finding {
     let stays = |home: &&PeerStatus| home.connected && home.served_here != Some(false);
     let names: Vec<&str> = homes.iter().filter(stays).map(|home| home.name.as_str()).collect();
@@ -84,7 +84,7 @@ fn draining(homes: &[PeerStatus]) -> Finding {
     told.mend("to keep it in service: braid concentrator undrain")
 }
 
-/// The concentrator is about to go, and this home has no other that answers.
+/// The concentrator is draining, and this home has no other that answers.
 fn left_alone(peers: &[PeerStatus], peer: &PeerStatus) -> Option<Finding> {
     let others = || peers.iter().filter(|other| other.name != peer.name && !other.draining);
     if others().any(|other| other.connected) {
@@ -113,7 +113,7 @@ fn gone(facts: &Facts, peer: &PeerStatus) -> Finding {
     let told = finding(Code::PeerGone, severity, &peer.name, what);
     let sent: u64 = peer.paths.iter().map(|path| path.tx_packets).sum();
     let heard: u64 = peer.paths.iter().map(|path| path.rx_packets).sum();
-    // Paths count what a session sends, and before a handshake there is none.
+    // Paths count a session's packets; before a handshake there is no session.
     let told = match peer.last_handshake_s {
         Some(ago) => told
             .seen(format!("{sent} datagrams sent, {heard} received"))

@@ -6,7 +6,7 @@ use braid_control::finding::Finding;
 use braid_control::status::{Trouble, TroubleKind};
 use braid_history::Severity;
 
-/// Which way the host sends things.
+/// Where the host sends packets.
 pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
     let config = &facts.config;
     let tunnel = config.interface.name.as_str();
@@ -22,7 +22,7 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
         found.push(told);
     }
     for link in facts.host.links.iter().filter(|link| link.rp_filter == 1 && link.exists) {
-        // The tunnel's own rules make a strict filter harmless; without them it isn't.
+        // The tunnel's own routing rules make a strict filter harmless; without them it isn't.
         if !config.routing.leave_host_alone || !facts.has_several_links() {
             continue;
         }
@@ -40,7 +40,7 @@ pub(crate) fn routes(facts: &Facts, found: &mut Vec<Finding>) {
         for trouble in &status.troubles {
             found.push(of_trouble(tunnel, trouble));
         }
-        // Of a daemon that still runs an earlier version.
+        // From a daemon that still runs an earlier version.
         for warning in status.warnings.iter().skip(status.troubles.len()) {
             let (kind, text) = (TroubleKind::Other, warning.clone());
             found.push(of_trouble(tunnel, &Trouble { kind, text, mend: None }));
@@ -111,7 +111,7 @@ fn forwarding(facts: &Facts, found: &mut Vec<Finding>) {
     let routing = &facts.config.routing;
     let routes_others = routing.masquerade || !facts.config.interface.listen.is_empty();
     let needs = routes_others && facts.config.interface.layer == Layer::L3;
-    // Otherwise the daemon sees to it.
+    // Otherwise the daemon takes care of it.
     if facts.host.forwarding.is_some_and(|(v4, _)| !v4) && needs && routing.leave_host_alone {
         let what = "this host doesn't forward packets: hosts behind it can't reach the tunnel";
         let tunnel = facts.config.interface.name.as_str();

@@ -2,11 +2,11 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// How often somebody may try to log in: a few times at once, then one now and then.
+/// Limits login attempts: a few at once, then one now and then.
 #[derive(Debug, Default)]
 pub struct Attempts {
     clients: HashMap<IpAddr, Bucket>,
-    /// Of all together, so that many addresses don't help.
+    /// The limit for all clients together, so that many addresses don't help.
     all: Bucket,
 }
 
@@ -16,21 +16,21 @@ struct Bucket {
     at: Option<Instant>,
 }
 
-/// At once, of one client.
+/// Immediate attempts of one client.
 const AT_ONCE: u32 = 5;
-/// Then one in this time.
+/// After them, one attempt per this time.
 const ONE_IN: Duration = Duration::from_secs(20);
-/// At once, of all.
+/// Immediate attempts of all clients.
 const ALL_AT_ONCE: u32 = 30;
-/// Each costs some 50 ms of a processor, so this is 2.5 % of one.
+/// Interval for all clients: an attempt costs some 50 ms of a processor, so this is 2.5 % of one.
 const ALL_ONE_IN: Duration = Duration::from_secs(2);
 const MOST_CLIENTS: usize = 1024;
 
 impl Attempts {
-    /// Whether this client may try now; it counts.
+    /// Whether this client may try now; this counts as an attempt.
     ///
     /// # Errors
-    /// After what time it may.
+    /// How long it must wait.
     pub fn try_now(&mut self, client: IpAddr, now: Instant) -> Result<(), Duration> {
         let client = network(client);
         if self.clients.len() >= MOST_CLIENTS && !self.clients.contains_key(&client) {
@@ -51,14 +51,14 @@ impl Attempts {
         Ok(())
     }
 
-    /// It was the right password: what was mistyped before is forgiven.
+    /// The password was right: forgives earlier mistyped ones.
     pub fn succeeded(&mut self, client: IpAddr) {
         self.clients.remove(&network(client));
     }
 }
 
 impl Bucket {
-    /// How many attempts still count.
+    /// Number of attempts that still count.
     fn left(&self, now: Instant, one_in: Duration) -> u32 {
         let Some(at) = self.at else { return 0 };
         let passed = now.saturating_duration_since(at).as_secs() / one_in.as_secs().max(1);
@@ -70,7 +70,7 @@ impl Bucket {
     }
 }
 
-/// Who has one address of IPv6 has 2^64.
+/// Whoever has one IPv6 address has 2^64.
 fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V4(v4) => IpAddr::V4(v4),

@@ -1,25 +1,25 @@
-//! By what name a browser asks: a page of others that has its name point here (DNS
-//! rebinding) still asks by its own.
+//! Checks the host name in a browser's request: a page of somebody else whose name was made to
+//! point here (DNS rebinding) still sends its own name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a `Host` header names.
+/// The host that a `Host` header names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Host {
-    /// This very host: `localhost`, `127.0.0.1`, `[::1]`.
+    /// This host: `localhost`, `127.0.0.1`, `[::1]`.
     Loopback,
-    /// An address, or a name that the config has.
+    /// An address, or a name in the config.
     Known,
 }
 
-/// Reads a `Host` header; none when it may be somebody else's name. `names` are those of
-/// the config, in lower case.
+/// Reads a `Host` header; `None` if it may be somebody else's name. `names` are those in the
+/// config, in lower case.
 pub fn host(header: &str, names: &[String]) -> Option<Host> {
     let name = without_port(header)?.to_ascii_lowercase();
     if name == "localhost" {
         return Some(Host::Loopback);
     }
-    // Nobody's DNS decides where an address leads.
+    // An address doesn't depend on anybody's DNS.
     let address = match name.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         Some(v6) => v6.parse::<Ipv6Addr>().ok().map(IpAddr::V6),
         None => name.parse::<Ipv4Addr>().ok().map(IpAddr::V4),

@@ -2,16 +2,16 @@ use super::token::Token;
 use braid_control::request::UiRole;
 use std::time::{Duration, Instant};
 
-/// Addresses at which whoever opens them first is logged in.
+/// Single-use addresses that log in whoever opens them.
 #[derive(Debug, Default)]
 pub struct OneTime(Vec<(Token, UiRole, Instant)>);
 
-/// For how long one is good.
+/// How long one is valid.
 pub const VALID: Duration = Duration::from_secs(300);
 const MOST: usize = 16;
 
 impl OneTime {
-    /// A new one.
+    /// Issues a new one.
     pub fn issue(&mut self, role: UiRole, now: Instant) -> Token {
         self.forget_old(now);
         if self.0.len() >= MOST {
@@ -22,7 +22,7 @@ impl OneTime {
         token
     }
 
-    /// The role, once.
+    /// Returns its role, once.
     pub fn redeem(&mut self, token: &Token, now: Instant) -> Option<UiRole> {
         self.forget_old(now);
         let at = self.0.iter().position(|(known, ..)| known == token)?;

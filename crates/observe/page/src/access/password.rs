@@ -14,29 +14,29 @@ pub enum PasswordError {
     Io {
         /// The file.
         file: PathBuf,
-        /// What it said.
+        /// The system's error.
         error: io::Error,
     },
-    /// It is too short to be one.
+    /// It is too short.
     #[error("a password has at least {LEAST} characters")]
     Short,
-    /// It is longer than any.
+    /// It is too long.
     #[error("a password has at most {MOST} bytes")]
     Long,
-    /// What hashing it met.
+    /// Hashing it failed.
     #[error("hashing the password: {0}")]
     Hash(argon2::password_hash::Error),
 }
 
-/// NIST SP 800-63B, section 3.1.1.2, asks for 15 where nothing else is asked; 8 where attempts
-/// are few, as here.
+/// Minimum length: NIST SP 800-63B, section 3.1.1.2, asks for 15 for a password alone; 8 are enough
+/// where attempts are limited, as here.
 const LEAST: usize = 8;
 const MOST: usize = 1024;
-/// Bytes of the file that are read.
+/// Maximum size of the file, bytes.
 const MOST_FILE: u64 = 4096;
 
-/// 19 MiB, 2 passes, 1 lane: the least that OWASP's Password Storage Cheat Sheet
-/// recommends, which a small router can bear.
+/// 19 MiB, 2 passes, 1 lane: the minimum in OWASP's Password Storage Cheat Sheet, which a small
+/// router can bear.
 fn argon2() -> Argon2<'static> {
     let params = Params::new(19 * 1024, 2, 1, None).unwrap_or_default();
     Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
@@ -45,7 +45,7 @@ fn argon2() -> Argon2<'static> {
 /// Sets a role's password.
 ///
 /// # Errors
-/// [`PasswordError`]; the file is then as it was.
+/// [`PasswordError`]; the file then stays unchanged.
 pub fn set(file: &Path, role: UiRole, password: &str) -> Result<(), PasswordError> {
     if password.chars().count() < LEAST {
         return Err(PasswordError::Short);
@@ -65,7 +65,7 @@ pub fn set(file: &Path, role: UiRole, password: &str) -> Result<(), PasswordErro
     braid_durable::replace(file, text.as_bytes(), Some(0o600)).map_err(io_error)
 }
 
-/// Whether this is the role's password. Takes as long where it has none.
+/// Whether this is the role's password. Takes equally long if the role has none.
 ///
 /// # Errors
 /// [`PasswordError::Io`] when the file can't be read.
@@ -80,7 +80,7 @@ pub fn is_right(file: &Path, role: UiRole, password: &str) -> Result<bool, Passw
         Some(parsed) => Ok(argon2().verify_password(password.as_bytes(), &parsed).is_ok()),
         None => {
             let mut wasted = [0; 32];
-            // Its only use is the time that it takes.
+            // Only to spend the same time.
             let _ = argon2().hash_password_into(password.as_bytes(), &[0; 16], &mut wasted);
             Ok(false)
         }
@@ -92,7 +92,7 @@ pub fn is_any_set(file: &Path) -> bool {
     read(file).is_ok_and(|lines| !lines.is_empty())
 }
 
-/// When it was written last, to see that it changed.
+/// When it was last written, for noticing changes.
 pub fn written(file: &Path) -> Option<std::time::SystemTime> {
     std::fs::metadata(file).and_then(|found| found.modified()).ok()
 }

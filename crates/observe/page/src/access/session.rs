@@ -3,7 +3,7 @@ use braid_control::request::UiRole;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// Who is logged in. In memory alone: a restart logs everybody out.
+/// Who is logged in. Only in memory: a restart logs everybody out.
 #[derive(Debug, Default)]
 pub struct Sessions(HashMap<Token, Session>);
 
@@ -12,21 +12,21 @@ pub struct Sessions(HashMap<Token, Session>);
 pub struct Session {
     /// What they may do.
     pub role: UiRole,
-    /// What every form of theirs has, so that no other page can send one.
+    /// The token in all of the session's forms, so that no other site can submit one.
     pub form_token: Token,
     began: Instant,
     seen: Instant,
 }
 
-/// Without a request for so long a session ends.
+/// A session ends after this time without a request.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// It ends after so long in any case.
+/// A session ends after this time in any case.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-/// The one that was idle for longest makes room for another.
+/// Maximum number of sessions; the one idle for longest makes room.
 const MOST: usize = 64;
 
 impl Sessions {
-    /// Begins one.
+    /// Starts a session.
     pub fn begin(&mut self, role: UiRole, now: Instant) -> (Token, Session) {
         self.0.retain(|_, session| session.lasts(now));
         while self.0.len() >= MOST {
@@ -40,24 +40,24 @@ impl Sessions {
         (token, session)
     }
 
-    /// That of this token, if it lasts. It is seen now.
+    /// The session with this token, if it is valid; counts as a request of its owner.
     pub fn of(&mut self, token: &Token, now: Instant) -> Option<Session> {
         let session = self.0.get_mut(token).filter(|session| session.lasts(now))?;
         session.seen = now;
         Some(session.clone())
     }
 
-    /// Whether that of this token lasts; doesn't count as a request of its owner.
+    /// Whether the session with this token is valid; doesn't count as a request of its owner.
     pub fn lasts(&self, token: &Token, now: Instant) -> bool {
         self.0.get(token).is_some_and(|session| session.lasts(now))
     }
 
-    /// Ends it.
+    /// Ends a session.
     pub fn end(&mut self, token: &Token) {
         self.0.remove(token);
     }
 
-    /// Ends all: a password has changed.
+    /// Ends all sessions, because a password has changed.
     pub fn end_all(&mut self) {
         self.0.clear();
     }

@@ -8,10 +8,10 @@ pub struct Token(String);
 const BYTES: usize = 32;
 
 impl Token {
-    /// A new one.
+    /// A new random token.
     ///
     /// # Panics
-    /// If the system gives no random bytes.
+    /// If the system can't provide random bytes.
     pub fn random() -> Token {
         let mut bytes = [0; BYTES];
         // Linux' getrandom doesn't fail once it is initialised; guessable tokens would
@@ -22,7 +22,7 @@ impl Token {
         Token(Base64UrlUnpadded::encode_string(&bytes))
     }
 
-    /// What somebody sent, if it has the form of one.
+    /// Parses a received token; `None` if it doesn't have the form of one.
     pub fn parse(text: &str) -> Option<Token> {
         let mut bytes = [0; BYTES];
         let fits = Base64UrlUnpadded::decode(text, &mut bytes).is_ok_and(|it| it.len() == BYTES);

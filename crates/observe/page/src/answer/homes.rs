@@ -1,4 +1,4 @@
-//! Homes that are let in and shut out.
+//! Adding and removing homes.
 
 use super::{Body, Form, html, plain, status_of, to};
 use crate::Page;
@@ -8,14 +8,14 @@ use braid_control::request::Refusal;
 use hyper::{Response, StatusCode};
 use std::sync::Arc;
 
-/// Adds a home; its form was checked.
+/// Adds a home; the form has been checked.
 pub async fn add(page: Arc<Page>, viewer: Viewer, form: Form) -> Response<Body> {
     let wish = NewHome::parse(&form);
     answered(page, viewer, move |homes| homes.add(&wish).map(|line| Done::Line(wish.name, line)))
         .await
 }
 
-/// Does it to a home; its form was checked.
+/// Carries out an order for a home; the form has been checked.
 pub async fn change(
     page: Arc<Page>,
     viewer: Viewer,
@@ -26,15 +26,15 @@ pub async fn change(
     answered(page, viewer, move |homes| carry_out(homes, order, name, &form)).await
 }
 
-/// What became of it.
+/// The outcome of a change.
 enum Done {
     Line(String, OnceShown),
-    /// Which word its page has for it.
+    /// The word for it on its page.
     Gone(&'static str, String),
 }
 
-/// What has a join line is in no browser's history, as it answers a form, and in no cache, as no
-/// answer is.
+/// An answer with a join line is in no browser's history, because it answers a form, and in no
+/// cache, because no answer is.
 async fn answered(
     page: Arc<Page>,
     viewer: Viewer,
@@ -57,11 +57,11 @@ async fn answered(
 }
 
 fn carry_out(homes: &dyn Homes, order: Order, name: String, form: &Form) -> Result<Done, Refusal> {
-    // What becomes part of an address is a name that a home can have.
+    // Only the name of an existing home becomes part of an address.
     let known = homes.all().into_iter().find(|home| home.name == name);
     let known = known.ok_or_else(|| Refusal::NotFound("no home has this name".into()))?;
     let typed = form.get("typed").map(str::trim) == Some(name.as_str());
-    // What shuts out a router that may be in use, nobody does by a click too many.
+    // Shutting out a router that may be in use takes more than a click.
     if known.joined == Joined::Joined && order != Order::Revoke && !typed {
         return Err(Refusal::Invalid(format!(
             "{name} has joined: type its name to confirm that it will be disconnected"

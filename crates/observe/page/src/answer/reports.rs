@@ -1,4 +1,4 @@
-//! Pages that the lab wrote, or somebody who wants to be taken for it.
+//! Pages written by the lab, or by somebody who pretends to be it.
 
 use super::{Body, Form, html, plain, respond, status_of};
 use crate::Page;
@@ -8,12 +8,12 @@ use hyper::{Response, StatusCode};
 use maud::html as markup;
 use std::sync::Arc;
 
-/// Like a page of nobody: no script, form, frame, picture or connection, and an origin of its own
-/// (Content Security Policy 3, section 6.3.3). Its style is in it.
+/// An isolated page: no script, form, frame, picture or connection, and an origin of its own
+/// (Content Security Policy 3, section 6.3.3). Its style is inline.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; form-action 'none'; \
                       base-uri 'none'; frame-ancestors 'none'; sandbox";
 
-/// A file of `--report`, as it is.
+/// A file of `--report`, unchanged.
 pub async fn page(page: Arc<Page>, query: Form) -> Response<Body> {
     let read = move || match page.shown.reports() {
         Some(reports) => reports.page(query.get("name").unwrap_or_default()),

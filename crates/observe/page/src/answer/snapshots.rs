@@ -1,4 +1,4 @@
-//! What is in snapshots: shown, downloaded, restored.
+//! The contents of snapshots: shown, downloaded, restored.
 
 use super::{Body, Form, html, plain, respond, show as show_page, status_of};
 use crate::Page;
@@ -35,7 +35,7 @@ impl RestoreWish {
     }
 }
 
-/// A view of what is in a snapshot, or a file of it.
+/// A view of a snapshot's contents, or a file in it.
 pub async fn show(page: Arc<Page>, viewer: Viewer, what: &str, query: Form) -> Response<Body> {
     match what {
         "file" => download(page, SnapshotPath::parse(&query)).await,
@@ -54,7 +54,7 @@ async fn download(page: Arc<Page>, place: SnapshotPath) -> Response<Body> {
         Ok(Ok((file, bytes))) => {
             let mut response = Response::new(streamed(file, bytes));
             let headers = response.headers_mut();
-            // Whatever it is, it is never shown as a page of ours.
+            // Whatever it contains, it is never shown as one of our pages.
             let kind = HeaderValue::from_static("application/octet-stream");
             headers.insert(header::CONTENT_TYPE, kind);
             headers.insert(header::CONTENT_LENGTH, bytes.into());
@@ -68,7 +68,7 @@ async fn download(page: Arc<Page>, place: SnapshotPath) -> Response<Body> {
     }
 }
 
-/// A name for what is downloaded, by RFC 6266 and RFC 8187: what isn't UTF-8 in it is replaced.
+/// A name for the downloaded file, by RFC 6266 and RFC 8187; parts that aren't UTF-8 are replaced.
 fn attachment(path: &str) -> HeaderValue {
     let name = path.rsplit('/').next().unwrap_or_default();
     let name = percent_decode_str(name).decode_utf8_lossy();
@@ -77,7 +77,7 @@ fn attachment(path: &str) -> HeaderValue {
     HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static("attachment"))
 }
 
-/// Read as fast as it is taken, this much at a time.
+/// Bytes read at a time, as fast as the client takes them.
 const AT_A_TIME: usize = 64 * 1024;
 
 fn streamed(file: File, bytes: u64) -> Body {
@@ -91,7 +91,7 @@ fn streamed(file: File, bytes: u64) -> Body {
                 bytes.truncate(count);
                 Ok::<_, std::io::Error>((file, bytes))
             });
-            // What is cut off is shorter than its header says, so a browser knows.
+            // A truncated file is shorter than its header says, so browsers notice.
             let Ok(Ok((file, bytes))) = read.await else { return };
             if bytes.is_empty() || sender.send_data(Bytes::from(bytes)).await.is_err() {
                 return;
@@ -102,7 +102,7 @@ fn streamed(file: File, bytes: u64) -> Body {
     body.boxed_unsync()
 }
 
-/// Restores what the query names; its form was checked.
+/// Restores what the query names; the form has been checked.
 pub async fn restore(page: Arc<Page>, viewer: Viewer, query: Form) -> Response<Body> {
     let done = tokio::task::spawn_blocking(move || {
         let done = match page.shown.snapshots() {

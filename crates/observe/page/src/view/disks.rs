@@ -5,15 +5,15 @@ use crate::pools::{DiskLine, FindingLine, PoolLine, PoolsLook};
 use braid_history::unix_now;
 use maud::{Markup, html};
 
-/// After so long somebody should have looked again: the timer does each ten minutes.
+/// A look older than this is reported as outdated: the timer looks every ten minutes.
 const OLD_S: i64 = 3600;
 
-/// Pools, disks, and what is wrong with them.
+/// Pools, disks, and findings about them.
 pub fn disks(page: &Page) -> Markup {
     html! { div #pools data-live="/live?view=disks" { (changing(page)) } }
 }
 
-/// All of it, as it is now.
+/// The current content.
 pub fn changing(page: &Page) -> Markup {
     let Some(look) = page.shown.pools() else { return nobody_looked() };
     html! {
@@ -100,7 +100,7 @@ fn pool(pool: &PoolLine) -> Markup {
     }
 }
 
-/// What runs, how far it is, and how long it still takes.
+/// The running job, its progress, and the remaining time.
 fn job(pool: &PoolLine) -> Markup {
     let Some(name) = &pool.activity else { return html! {} };
     html! {

@@ -1,4 +1,4 @@
-//! What is wrong with the tunnel, and what its links carry.
+//! Findings about the tunnel, and what its links carry.
 
 use super::Viewer;
 use super::figures::{moment, rate};
@@ -33,7 +33,7 @@ pub fn doctor(page: &Page, viewer: &Viewer, status: &Status) -> Option<Markup> {
     })
 }
 
-/// What changes while somebody looks, by its element's id.
+/// The parts that are updated live, by element ID.
 pub fn parts(page: &Page) -> Option<Vec<(&'static str, Markup)>> {
     let examined = page.shown.examined()?;
     let measuring = page.shown.measuring();
@@ -132,7 +132,7 @@ fn row(measured: &Measured, link: &LinkMeasure, foretold: bool) -> Markup {
     }
 }
 
-/// Says what it will do, and does it when asked.
+/// Says what it will do; does it when confirmed.
 fn form(viewer: &Viewer, status: &Status) -> Markup {
     let locked = viewer.role != UiRole::Admin;
     html! {

@@ -5,7 +5,7 @@ use braid_control::status::AlertStatus;
 use braid_history::{Event, Severity};
 use maud::{Markup, html};
 
-/// On one page.
+/// Maximum number of events on one page.
 const MOST: usize = 100;
 
 /// What happened, newest first.
@@ -26,7 +26,7 @@ pub fn events(page: &Page, before: Option<i64>) -> Markup {
     }
 }
 
-/// As a list.
+/// Events as a list.
 pub fn list(events: &[Event]) -> Markup {
     if events.is_empty() {
         return html! { p.dim { "Nothing has happened yet." } };
@@ -43,7 +43,7 @@ pub fn list(events: &[Event]) -> Markup {
     }
 }
 
-/// Notifications of it, and how that goes.
+/// The state of notifications.
 fn told(alerts: &[AlertStatus]) -> Markup {
     html! {
         section.card {

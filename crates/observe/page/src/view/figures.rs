@@ -1,4 +1,4 @@
-//! Figures as people read them.
+//! Figures formatted for people.
 
 use braid_history::Periods;
 use jiff::Timestamp;
@@ -16,7 +16,7 @@ pub fn rate(mbps: f64) -> String {
     }
 }
 
-/// In powers of ten, as providers count.
+/// In powers of ten, like providers.
 pub fn size(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
     let (mut value, mut unit) = (bytes as f64, 0);
@@ -41,7 +41,7 @@ pub fn ms(ms: Option<f64>) -> String {
     }
 }
 
-/// Of 0 to 1.
+/// A share of 0 to 1 as a percentage.
 pub fn percent(share: f64) -> String {
     match share * 100.0 {
         percent if percent > 0.0 && percent < 0.1 => "< 0.1 %".to_owned(),
@@ -50,7 +50,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// As `3 h 5 min`: the two largest units.
+/// Such as `3 h 5 min`: the two largest units.
 pub fn duration(seconds: f64) -> String {
     let seconds = seconds.max(0.0) as u64;
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3600 % 24, seconds / 60 % 60);

@@ -5,9 +5,9 @@ use braid_control::status::Status;
 use maud::{DOCTYPE, Markup, html};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// How it looks.
+/// The style sheet.
 pub const STYLE: &str = include_str!("../assets/style.css");
-/// What keeps it up to date.
+/// The script that updates pages.
 pub const SCRIPT: &str = include_str!("../assets/page.js");
 /// Three strands that become one.
 pub const ICON: &str = include_str!("../assets/favicon.svg");
@@ -36,7 +36,7 @@ pub fn frame(
         }
         p.stale #stale role="status" hidden { }
         main #content tabindex="-1" {
-            // What the menu says already is for those who only hear it.
+            // The menu already shows it, so it is only for screen readers.
             h1.unseen[here == "/"] { (title) }
             (body)
         }
@@ -99,7 +99,7 @@ fn menu(page: &Page, status: Option<&Status>) -> Vec<(&'static str, &'static str
     places
 }
 
-/// Where it is part of the program.
+/// Only if it is part of the program.
 const MANUAL: Option<(&str, &str)> =
     if cfg!(feature = "manual") { Some(("/manual/", "Manual")) } else { None };
 
@@ -121,7 +121,7 @@ fn who(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Of what its address has, so that a browser asks anew when it changes.
+/// A hash for the file's address, so that browsers fetch a changed file.
 fn hash(text: &str) -> String {
     let mut hasher = DefaultHasher::new();
     text.hash(&mut hasher);

@@ -14,7 +14,7 @@ use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 use std::borrow::Cow;
 
-/// All homes of a concentrator, and how one more gets in.
+/// All homes of a concentrator, and a form for adding one.
 pub fn homes(page: &Page, viewer: &Viewer, status: &Status, query: &Form) -> Markup {
     let named = |key| query.get(key).filter(|name| name.parse::<Name>().is_ok());
     html! {
@@ -34,7 +34,7 @@ pub fn homes(page: &Page, viewer: &Viewer, status: &Status, query: &Form) -> Mar
     }
 }
 
-/// One row each.
+/// A table of homes.
 pub fn table(page: &Page, status: &Status) -> Markup {
     let known = page.shown.homes().map(Homes::all).unwrap_or_default();
     let now = unix_now();
@@ -51,7 +51,8 @@ pub fn table(page: &Page, status: &Status) -> Markup {
     }
 }
 
-/// Also those that the config has just got, of which the tunnel tells nothing yet.
+/// All homes as peers, including those just added to the config, which the tunnel doesn't report
+/// yet.
 fn peers<'s>(status: &'s Status, known: &[HomeLine]) -> Vec<Cow<'s, PeerStatus>> {
     let is_new = |home: &&HomeLine| status.peers.iter().all(|peer| peer.name != home.name);
     let new = known
@@ -105,7 +106,7 @@ fn last_seen(peer: &PeerStatus, home: Option<&HomeLine>, now: i64) -> String {
     }
 }
 
-/// One home: its past, its links, whether it may come in.
+/// One home: its history, its links, whether it may join.
 pub fn home(
     page: &Page,
     viewer: &Viewer,
@@ -150,7 +151,7 @@ pub fn home(
     })
 }
 
-/// Each leads to a page that says what it will do.
+/// Each button leads to a page that says what it will do.
 fn orders(home: &HomeLine) -> Markup {
     let to = |order: &str| format!("/homes/{}/{order}", home.name);
     html! {
@@ -165,7 +166,7 @@ fn orders(home: &HomeLine) -> Markup {
     }
 }
 
-/// Times for which lines are valid, and how `--valid` has them; the second is usual.
+/// Validity times of lines, and their `--valid` values; the second is the default.
 const VALID: [(&str, &str); 4] =
     [("1h", "an hour"), ("24h", "a day"), ("7d", "a week"), ("30d", "30 days")];
 
@@ -200,7 +201,7 @@ fn form_to_add(viewer: &Viewer) -> Markup {
     }
 }
 
-/// Says what adding a home will do, and asks whether it shall be.
+/// Says what adding a home will do, and asks for confirmation.
 pub fn ask_to_add(homes: &dyn Homes, viewer: &Viewer, wish: &NewHome) -> Markup {
     let plan = match homes.plan(wish) {
         Ok(plan) => plan,
@@ -272,7 +273,7 @@ fn form_to_do(viewer: &Viewer, action: &str, button: &str, fields: Markup) -> Ma
     }
 }
 
-/// Says what becomes of a home, and asks whether it shall.
+/// Says what an order will do to a home, and asks for confirmation.
 pub fn ask(homes: &dyn Homes, viewer: &Viewer, name: &str, order: Order) -> Option<Markup> {
     let all = homes.all();
     let home = all.iter().find(|home| home.name == name)?;
@@ -351,7 +352,7 @@ fn removal(home: &HomeLine) -> Vec<String> {
     ]
 }
 
-/// The line, and how it gets to the router. The script takes it away when the page is left.
+/// The line, and how to get it to the router. The script removes it when the page is left.
 pub fn line(name: &str, line: &OnceShown) -> Markup {
     let code = QrCode::of(&line.line).ok();
     html! {
@@ -361,7 +362,7 @@ pub fn line(name: &str, line: &OnceShown) -> Markup {
                 "It is shown only now. Whoever has it can join." }
             @if let Some(trouble) = &line.trouble { p.alarm role="alert" { (trouble) } }
             div data-once="" {
-                // Sent to no spelling service, kept for no restart of the browser.
+                // Keeps browsers from sending it to a spelling service or saving it for a restart.
                 label.line { "Join line"
                     textarea #line readonly rows="5" autocomplete="off" spellcheck="false" translate="no" { (line.line) } }
                 p { button type="button" data-copy="line" hidden { "Copy it" } " " span role="status" data-copied="" {} }

@@ -44,7 +44,7 @@ pub fn links(page: &Page, viewer: &Viewer, status: &Status) -> Markup {
     }
 }
 
-/// What links are used for: each is moved to another place by its form, by keys or by dragging.
+/// The roles of links: each can be moved to another role by its form, by keys or by dragging.
 fn roles(page: &Page, viewer: &Viewer, status: &Status) -> Markup {
     let may_move = viewer.role == UiRole::Admin;
     html! {
@@ -90,7 +90,7 @@ fn movable(
 /// A role that links have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LinkRole {
-    /// Of links that are used; none where all are alike, or stand by.
+    /// The tier of links in use; `None` if all are alike, or on standby.
     tier: Option<u8>,
     standby: bool,
 }
@@ -119,7 +119,7 @@ fn has_tiers(mode: Mode) -> bool {
     matches!(mode, Mode::Overflow | Mode::ActiveBackup)
 }
 
-/// All places that a link can be moved to; with tiers a further one, which is empty yet.
+/// All roles that a link can be moved to; with tiers, an additional empty one.
 fn places(status: &Status) -> Vec<LinkRole> {
     let standby = LinkRole { tier: None, standby: true };
     if !has_tiers(status.mode) {
@@ -134,7 +134,7 @@ fn places(status: &Status) -> Vec<LinkRole> {
     used.chain([standby]).collect()
 }
 
-/// One link: its past, its paths, what is asked of it.
+/// One link: its history, its paths, its settings.
 pub fn link(
     page: &Page,
     viewer: &Viewer,
@@ -181,7 +181,7 @@ pub fn link(
     })
 }
 
-/// What it leaves by.
+/// Its device.
 fn line_card(line: &Line) -> Markup {
     html! {
         section.card {
@@ -213,7 +213,8 @@ fn card(line: &Line) -> String {
     known.chain([carrier.to_owned()]).collect::<Vec<_>>().join(", ")
 }
 
-/// What is translated on the way out, as the address tells: RFC 1918, RFC 6598, RFC 4193.
+/// Where addresses are translated on the way out, judging from the address: RFC 1918, RFC 6598, RFC
+/// 4193.
 fn translation(address: IpAddr) -> &'static str {
     match address {
         IpAddr::V4(v4) if v4.octets()[0] == 100 && v4.octets()[1] & 0xc0 == 64 => {
@@ -235,7 +236,7 @@ fn lease(given: &LineAddress) -> String {
     }
 }
 
-/// Asks for what shall change. Nothing does before it was said what that will do.
+/// The form for changes. Nothing changes before the page has said what a change will do.
 fn form(viewer: &Viewer, name: &str, wish: &LinkWish) -> Markup {
     let locked = viewer.role != UiRole::Admin;
     let field = |label: &str, name: &str, value: &str, hint: &str| {
@@ -259,7 +260,7 @@ fn form(viewer: &Viewer, name: &str, wish: &LinkWish) -> Markup {
     }
 }
 
-/// Says what a change will do, and asks whether it shall be.
+/// Says what a change will do, and asks for confirmation.
 pub fn ask(
     page: &Page,
     viewer: &Viewer,
@@ -324,7 +325,7 @@ fn given(change: &Option<String>, before: &Option<String>) -> Option<String> {
     }
 }
 
-/// What a change does, a sentence each. `others` is how many other links carry traffic now.
+/// What a change does, in one sentence each. `others` is how many other links carry traffic now.
 fn effects(name: &str, old: &LinkWish, new: &LinkWish, mode: Mode, others: usize) -> Vec<String> {
     let mut effects = Vec::new();
     match (old.standby, new.standby) {
@@ -366,7 +367,7 @@ fn effects(name: &str, old: &LinkWish, new: &LinkWish, mode: Mode, others: usize
     effects
 }
 
-/// The command that makes a change last.
+/// The command that makes a change permanent.
 fn keep(name: &str, old: &LinkWish, new: &LinkWish) -> String {
     let mut command = format!("braid link set {name}");
     if old.tier != new.tier {

@@ -3,7 +3,7 @@ use crate::Settings;
 use crate::access::password;
 use maud::{Markup, html};
 
-/// Where one logs in; `message` says what was wrong.
+/// The login page; `message` says what was wrong.
 pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
     let has_password = password::is_any_set(&settings.password_file);
     let body = html! {
@@ -16,7 +16,7 @@ pub fn login(settings: &Settings, message: Option<&str>) -> Markup {
                         option value="admin" { "admin: may change things" }
                         option value="reader" { "reader: may look" }
                     } }
-                    // Whose it is, for what keeps passwords.
+                    // A user name for password managers.
                     input type="text" name="username" value="braid" autocomplete="username" hidden;
                     label { "Password " input type="password" name="password"
                         autocomplete="current-password" required autofocus; }

@@ -8,9 +8,9 @@ use braid_control::status::{LinkStatus, Status};
 use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 
-/// Events that are shown here.
+/// Number of events shown here.
 const EVENTS: usize = 6;
-/// Homes that are shown as layers of the graph; their page has all.
+/// Maximum number of homes shown as layers of the graph; their page has all.
 const MOST_LAYERS: usize = 8;
 
 /// The first page.
@@ -37,7 +37,7 @@ pub fn overview(page: &Page, status: &Status, span: Span) -> Markup {
     }
 }
 
-/// What changes while somebody looks, by its element's id.
+/// The parts that are updated live, by element ID.
 pub fn parts(page: &Page, status: &Status) -> Vec<(&'static str, Markup)> {
     let now = unix_now();
     let cards = match status.listen.is_empty() {
@@ -57,13 +57,13 @@ pub fn parts(page: &Page, status: &Status) -> Vec<(&'static str, Markup)> {
     parts
 }
 
-/// Rates, with each link's part. That of the last minutes is live too; the others hardly
-/// change while somebody looks.
+/// Rates, with each link's part. The graph of the last minutes is updated live; the others hardly
+/// change while somebody watches.
 pub fn graph(page: &Page, status: &Status, span: Span) -> Markup {
     rates(page.shown.history(), &layers(status), End::of(status), span, unix_now())
 }
 
-/// What the sum is made of: at home links, at a concentrator homes.
+/// The parts of the sum: at home links, at a concentrator homes.
 fn layers(status: &Status) -> Vec<(String, Series)> {
     if status.listen.is_empty() {
         let link = |link: &LinkStatus| (link.name.clone(), Series::Link(link.name.clone()));

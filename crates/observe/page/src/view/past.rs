@@ -1,4 +1,4 @@
-//! Graphs of what was.
+//! Graphs of the past.
 
 use braid_control::status::Status;
 use braid_history::{Bucket, Level, Points, Recorder, Series};
@@ -8,7 +8,7 @@ use jiff::{Timestamp, Zoned};
 use maud::{Markup, PreEscaped, html};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What time a graph shows.
+/// The time span of a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Span {
     Live,
@@ -18,15 +18,15 @@ pub enum Span {
     Year,
 }
 
-/// Read of the history at most.
+/// Maximum number of points read from the history.
 const MOST_READ: i64 = 1500;
-/// More points than this aren't told apart on a graph, and make a page large.
+/// Maximum number of points in a graph: more can't be told apart and make a page large.
 const MOST_POINTS: usize = 180;
 
 impl Span {
     pub const ALL: [Span; 5] = [Span::Live, Span::Hour, Span::Day, Span::Month, Span::Year];
 
-    /// As an address has it; `usual` for none or another.
+    /// Parses the span in an address; `usual` if there is none or it is unknown.
     pub fn parse(text: Option<&str>, usual: Span) -> Span {
         Span::ALL.into_iter().find(|span| Some(span.word()) == text).unwrap_or(usual)
     }
@@ -62,7 +62,7 @@ impl Span {
     }
 }
 
-/// From which end of the tunnel a series is seen. Down is towards homes at either.
+/// The end of the tunnel at which a series was recorded. Down is towards homes at either.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     Home,
@@ -74,7 +74,7 @@ impl End {
         if status.listen.is_empty() { End::Home } else { End::Concentrator }
     }
 
-    /// What goes down and what goes up, of what is received and sent.
+    /// Sorts received and sent into down and up.
     pub fn down_and_up<T>(self, received: T, sent: T) -> (T, T) {
         match self {
             End::Home => (received, sent),
@@ -83,7 +83,7 @@ impl End {
     }
 }
 
-/// Links to the same graph over other times.
+/// Links to the same graph over other spans.
 pub fn spans(here: Span, place: &str) -> Markup {
     html! {
         p.spans aria-label="Time shown" role="group" {
@@ -186,7 +186,7 @@ fn points(recorder: &Recorder, series: &Series, span: Span, now: i64) -> Result<
     };
     let level =
         if span != Span::Live && level == Level::Second { Level::TenSeconds } else { level };
-    // The second that runs isn't complete yet.
+    // The current second isn't complete yet.
     let level = match series {
         Series::Device(_) if level < Level::Minute => Level::Minute,
         _ => level,
@@ -199,7 +199,7 @@ fn points(recorder: &Recorder, series: &Series, span: Span, now: i64) -> Result<
     Ok(coarser(points, span))
 }
 
-/// Of devices seconds without traffic aren't kept: nothing known is nothing carried.
+/// For devices, seconds without traffic aren't stored: unknown means zero.
 fn without_gaps(points: Points, from: i64, now: i64) -> Points {
     let width_s = points.width_s.max(1);
     let known: BTreeMap<i64, Bucket> = points.points.into_iter().collect();
@@ -215,7 +215,7 @@ fn without_gaps(points: Points, from: i64, now: i64) -> Points {
     Points { width_s, points: (begin..now).step_by(step).map(whole).collect() }
 }
 
-/// Sums of sums, so that no span has too many.
+/// Merges sums, so that no span has too many.
 fn coarser(points: Points, span: Span) -> Points {
     let most = i64::try_from(MOST_POINTS).unwrap_or(i64::MAX);
     let factor = (span.seconds() / points.width_s.max(1) + most - 1) / most;
@@ -254,7 +254,7 @@ fn marks(span: Span, from: i64, to: i64, at: impl Fn(i64) -> Option<Zoned>) -> V
         Span::Month => (5 * 86_400, "%-d %b"),
         Span::Year => (61 * 86_400, "%b %Y"),
     };
-    // Midnight is a mark where days are shown, whatever the zone.
+    // If days are shown, midnight is a mark, whatever the zone.
     let offset = at(to).map_or(0, |to| i64::from(to.offset().seconds()));
     let first = (from + offset).div_euclid(step) * step + step - offset;
     let times = (0..).map(|n| first + n * step).take_while(|time| *time <= to);

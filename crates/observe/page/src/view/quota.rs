@@ -1,10 +1,10 @@
-//! A quota: what is used, and how it goes on.
+//! A quota: its use, and the outlook.
 
 use super::figures::{day, size};
 use super::state::{Mood, Outlook, used_up};
 use maud::{Markup, html};
 
-/// What is used, and how it goes on.
+/// The quota's use and outlook.
 pub fn quota(link: &str, quota: &braid_control::status::QuotaStatus, now: i64) -> Markup {
     let used = quota.used_bytes as f64 / quota.limit_bytes.max(1) as f64;
     let (mood, outlook) = match used_up(quota, now) {

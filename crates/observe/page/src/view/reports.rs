@@ -117,7 +117,7 @@ fn cut_short(report: &Report) -> Markup {
     html! { @if report.cut_short { p.dim { "There are more; these are the first." } } }
 }
 
-/// Two reports side by side: what both have measured, the second by the first.
+/// Two reports side by side: what both have measured, the second relative to the first.
 fn compare(names: [&str; 2], first: &Report, second: &Report) -> Markup {
     let pairs = pairs(first, second);
     html! {
@@ -158,12 +158,12 @@ fn compare(names: [&str; 2], first: &Report, second: &Report) -> Markup {
     }
 }
 
-/// A page with more plots than these is of no use.
+/// Maximum number of plots; more would be useless.
 const MOST_PLOTS: usize = 12;
-/// The page has so many colours.
+/// The page has this many colours.
 const MOST_CURVES: usize = 8;
 
-/// Scenarios that both have.
+/// Scenarios in both reports.
 fn pairs<'r>(first: &'r Report, second: &'r Report) -> Vec<(&'r Part, &'r Part)> {
     let other = |part: &'r Part| {
         let found = second.parts.iter().find(|other| other.scenario == part.scenario)?;
@@ -189,7 +189,7 @@ fn left_out(one: &Part, other: &Part) -> Vec<String> {
     [alone(&one.rows, &other.rows), alone(&other.rows, &one.rows)].concat()
 }
 
-/// Kinds of traffic of which rates over time are known.
+/// Kinds of traffic with known rates over time.
 fn traffics(rows: &[Row]) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
     for row in rows.iter().filter(|row| !row.series.is_empty()) {

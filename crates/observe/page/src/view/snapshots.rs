@@ -31,7 +31,7 @@ pub fn show(
     Some(Body::of(shown, refused))
 }
 
-/// After a restore.
+/// The page after a restore.
 pub fn restored(done: &Result<RestorePlan, Refusal>) -> Markup {
     html! {
         @match done {
@@ -83,7 +83,7 @@ fn target(folder: &Folder) -> Markup {
     }
 }
 
-/// The names of the subvolumes that a folder has snapshots of.
+/// The subvolumes of which a folder has snapshots.
 fn series(folder: &Folder) -> Vec<&str> {
     let mut names: Vec<&str> =
         folder.snapshots.iter().map(|snapshot| snapshot.series.as_str()).collect();
@@ -93,7 +93,7 @@ fn series(folder: &Folder) -> Vec<&str> {
 }
 
 fn one_series(folder: &Folder, series: &str, may_read: bool) -> Markup {
-    // Newest first: it is what people look for.
+    // Newest first: people usually look for those.
     let of_it: Vec<_> =
         folder.snapshots.iter().rev().filter(|snapshot| snapshot.series == series).collect();
     html! {
@@ -114,7 +114,7 @@ fn one_series(folder: &Folder, series: &str, may_read: bool) -> Markup {
     }
 }
 
-/// Any two of them.
+/// Selects any two of them.
 fn chooser(folder: &Folder, of_it: &[&crate::snapshots::SnapshotLine]) -> Markup {
     let select = |label: &str, name: &str, chosen: usize| {
         html! { label { (label) " " select name=(name) {
@@ -164,7 +164,7 @@ fn browse(place: &SnapshotPath, listing: &Listing) -> Markup {
     }
 }
 
-/// The way from all snapshots down to here.
+/// The path from all snapshots down to here.
 fn crumbs(place: &SnapshotPath) -> Markup {
     let parts: Vec<&str> = place.path.split('/').filter(|part| !part.is_empty()).collect();
     let until = |count: usize| {
@@ -193,7 +193,7 @@ fn compare(folder: &str, older: &str, newer: &str, found: &Changes) -> Markup {
             @else { div.wide tabindex="0" role="region" aria-label="Changes" { table {
                 thead { tr { th { "What" } th { "Where" } th { "Size" } } }
                 tbody { @for change in &found.changes {
-                    // What is gone is only in the older one.
+                    // A removed file is only in the older snapshot.
                     @let holder = if change.what == "removed" { older } else { newer };
                     @let query = [("folder", folder), ("snapshot", holder), ("path", change.path.as_str())];
                     tr {
@@ -213,7 +213,7 @@ fn compare(folder: &str, older: &str, newer: &str, found: &Changes) -> Markup {
     }
 }
 
-/// Asks where to; then says what it will do, and asks whether it shall.
+/// Asks where to restore; then says what it will do, and asks for confirmation.
 fn restore(snapshots: &dyn Snapshots, viewer: &Viewer, wish: &RestoreWish) -> Markup {
     let place = &wish.place;
     let plan = (!wish.to.is_empty()).then(|| snapshots.plan_restore(wish));

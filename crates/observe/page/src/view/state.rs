@@ -1,11 +1,11 @@
-//! How things are, in a word and in a sentence.
+//! The state of things, in a word and in a sentence.
 
 use braid_control::status::{
     LinkStatus, PathState, PathStatus, PeerStatus, QuotaStatus, Status, Traffic,
 };
 use maud::{Markup, Render, html};
 
-/// How good a state is: its colour.
+/// How good a state is, shown as its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mood {
     Good,
@@ -44,7 +44,7 @@ pub fn paths_of<'a>(status: &'a Status, link: &str) -> Vec<&'a PathStatus> {
     paths.filter(|path| path.link == link).collect()
 }
 
-/// That of a link: of its best path.
+/// A link's state: that of its best path.
 pub fn of_link(status: &Status, link: &LinkStatus) -> State {
     if !link.present {
         return State { mood: Mood::Bad, word: "away" };
@@ -84,7 +84,7 @@ pub fn of_peer(peer: &PeerStatus) -> State {
     }
 }
 
-/// How the tunnel is, in one sentence.
+/// The tunnel's state in one sentence.
 pub fn sentence(status: &Status) -> (Mood, String) {
     match status.listen.is_empty() {
         true => of_home(status),
@@ -152,9 +152,9 @@ fn of_concentrator(status: &Status) -> (Mood, String) {
     }
 }
 
-/// When a quota will be used up, if it goes on as in this period.
+/// When a quota will be used up, at the rate of this period.
 pub fn used_up(quota: &QuotaStatus, now: i64) -> Option<Outlook> {
-    /// Of a shorter time nothing follows for days.
+    /// A shorter time doesn't predict days.
     const LEAST: i64 = 3600;
     let (start, end) = (quota.period_start_unix?, quota.period_end_unix?);
     let passed = now - start;
@@ -169,10 +169,10 @@ pub fn used_up(quota: &QuotaStatus, now: i64) -> Option<Outlook> {
     Some(if at < end as f64 { Outlook::On(at as i64) } else { Outlook::Lasts { until: end } })
 }
 
-/// What becomes of a quota; times are Unix seconds.
+/// The outlook of a quota; times are Unix seconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outlook {
-    /// It will be used up then.
+    /// It will be used up at this time.
     On(i64),
     /// It lasts until the period ends.
     Lasts { until: i64 },

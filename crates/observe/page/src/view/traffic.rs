@@ -8,9 +8,9 @@ use braid_control::traffic::{DeviceTraffic, FlowTraffic, LinkShare, TrafficStatu
 use braid_history::{Series, unix_now};
 use maud::{Markup, html};
 
-/// Flows that are shown; more aren't read.
+/// Number of flows shown; nobody reads more.
 const FLOWS: usize = 50;
-/// Devices that are shown.
+/// Number of devices shown.
 const DEVICES: usize = 50;
 
 /// All devices and flows.
@@ -24,7 +24,7 @@ pub fn traffic(page: &Page, status: &Status) -> Option<Markup> {
     })
 }
 
-/// What changes while somebody looks, by its element's id.
+/// The parts that are updated live, by element ID.
 pub fn parts(page: &Page, status: &Status) -> Option<Vec<(&'static str, Markup)>> {
     let traffic = page.shown.traffic()?;
     let end = End::of(status);
@@ -35,7 +35,7 @@ pub fn parts(page: &Page, status: &Status) -> Option<Vec<(&'static str, Markup)>
     ])
 }
 
-/// One device: its past, and its flows now.
+/// One device: its history, and its current flows.
 pub fn device(page: &Page, status: &Status, name: &str, span: Span) -> Option<Markup> {
     let traffic = page.shown.traffic()?;
     let end = End::of(status);
@@ -84,7 +84,7 @@ fn devices(traffic: &TrafficStatus, end: End) -> Markup {
     }
 }
 
-/// In the order in which they count.
+/// Rules in the order in which they apply.
 fn rules(rules: &[RuleStatus]) -> Markup {
     let goes = |rule: &RuleStatus| match (rule.counts_now, rule.does, &rule.link) {
         (false, ..) => "not at this time".to_owned(),
@@ -156,7 +156,7 @@ fn row(flow: &FlowTraffic, end: End) -> Markup {
     }
 }
 
-/// Which carried how much of it.
+/// Which link carried how much of it.
 fn links(shares: &[LinkShare]) -> String {
     let bytes = |share: &LinkShare| share.rx_bytes.saturating_add(share.tx_bytes);
     let all: u64 = shares.iter().map(bytes).sum();
@@ -173,6 +173,6 @@ fn links(shares: &[LinkShare]) -> String {
 
 fn address(device: &str) -> String {
     let escaped: String = form_urlencoded::byte_serialize(device.as_bytes()).collect();
-    // What stands for a space in forms doesn't in a path; names have none.
+    // The form encoding of spaces isn't valid in a path, but names contain none.
     format!("/traffic/{escaped}")
 }

@@ -1,11 +1,11 @@
-//! Join lines: whoever has one is let in.
+//! Join lines, which let in whoever has one.
 
 use crate::server::{HOSTILE, Server};
 use braid_control::request::{Refusal, UiRole};
 use braid_page::homes::{HomeLine, HomePlan, Homes, Joined, NewHome, OnceShown};
 use std::sync::Mutex;
 
-/// Notes what it is asked for.
+/// Records requests.
 #[derive(Default)]
 pub struct FakeHomes {
     told: Mutex<Vec<String>>,
@@ -72,7 +72,7 @@ fn told(server: &Server) -> Vec<String> {
     server.fake.homes.told.lock().unwrap().clone()
 }
 
-/// Each order, and its form's fields.
+/// Each order with its form's fields.
 const ORDERS: [(&str, &str); 4] = [
     ("/new-home", "name=boat&valid=7d&endpoints=a.example:1,+b.example:2&addresses=10.77.0.9"),
     ("/homes/cabin/renew", "typed=cabin&valid=1h"),
@@ -103,7 +103,7 @@ fn only_an_admin_lets_homes_in_and_shuts_them_out() {
             let status = server.post(path, &format!("{admin}{headers}"), fields).status;
             assert_eq!(status, 403, "{path}: {what}");
         }
-        // By its address alone nothing happens.
+        // Opening the address alone changes nothing.
         let asked = server.get(&format!("{path}?{mine}"), &admin);
         assert!(!asked.body.contains(LINE), "{path}");
     }
@@ -132,7 +132,7 @@ fn a_line_is_in_no_cache_no_address_and_shown_once() {
         let shown = server.post(path, &own, &format!("form={form}&{fields}"));
         assert_eq!((shown.status, shown.header("location")), (200, None));
         assert_eq!(shown.header("cache-control"), Some("no-store"));
-        // In what the script removes when the page is left, and beside it nowhere.
+        // It is only in the part that the script removes when the page is left.
         let secret = shown.body.split("data-once").nth(1).unwrap();
         assert!(secret.contains(LINE) && secret.contains("<svg class=\"qr\""), "{secret}");
         assert_eq!(shown.body.matches(LINE).count(), 1);
@@ -161,7 +161,7 @@ fn who_has_joined_is_not_shut_out_by_a_click() {
         assert_eq!(server.post(path, &own, &format!("form={form}")).status, 404, "{path}");
     }
     assert_eq!(told(&server), Vec::<String>::new());
-    // A line that is open is nobody's router.
+    // An unused line is nobody's router.
     assert_eq!(
         server.post("/homes/tent/renew", &own, &format!("form={form}&valid=1h")).status,
         200

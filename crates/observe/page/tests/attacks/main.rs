@@ -1,5 +1,5 @@
-//! What somebody with a browser, curl or a raw socket can try. Each test has a server of
-//! its own on a port of this host.
+//! What somebody with a browser, curl or a raw socket can try. Each test has its own server on a
+//! port of this host.
 
 mod homes;
 mod reports;
@@ -66,7 +66,7 @@ fn who_is_not_of_this_host_logs_in_even_behind_a_proxy_on_it() {
     }
     let login = of("router.lan", "", "/login");
     assert_eq!(login.status, 200);
-    // As it goes on this host.
+    // The command that works on this host.
     assert!(login.body.contains("braid ui login --socket /run/braid/x.ui"), "{login:?}");
 }
 
@@ -97,7 +97,7 @@ fn a_form_of_another_page_changes_nothing() {
     assert_eq!(server.told(), 0);
     assert_eq!(sent(&own, &right), 303);
     assert_eq!(server.told(), 1);
-    // By its address alone nothing changes.
+    // Opening the address alone changes nothing.
     for path in ["/links/dsl?tier=9", "/links/dsl/change?tier=9", "/logout"] {
         server.get(path, &cookie);
     }
@@ -121,7 +121,7 @@ fn a_reader_changes_nothing_and_who_logged_out_is_out() {
     let answer =
         server.post("/links/dsl", &format!("{reader}{own}"), &format!("form={form}&tier=3"));
     assert_eq!(answer.status, 403);
-    // Nobody at all.
+    // Nobody is logged in.
     let answer = server.post("/links/dsl", &own, &format!("form={form}&tier=3"));
     assert_eq!(answer.status, 403);
     let (admin, form) = server.log_in(UiRole::Admin);
@@ -215,7 +215,7 @@ fn a_flood_of_logins_is_let_through_in_drops() {
     let statuses: Vec<u16> = (0..60).map(attempt).collect();
     assert_eq!(statuses.iter().filter(|status| **status == 401).count(), 5, "{statuses:?}");
     assert!(statuses[5..].iter().all(|status| *status == 429), "{statuses:?}");
-    // Whoever may open the socket's file comes in still.
+    // Whoever may open the socket's file still gets in.
     assert!(server.log_in(UiRole::Admin).0.starts_with("Cookie: braid-"));
 }
 
@@ -285,7 +285,7 @@ fn headers_and_bodies_have_a_bound() {
     let form = format!("password={}", "x".repeat(1 << 20));
     let answer = server.post("/login", &server.origin(), &form);
     assert!(matches!(answer.status, 0 | 413), "{}", answer.status);
-    // It says that much will come, and goes on for ever.
+    // It announces a large body, and never ends it.
     let chunked = format!(
         "POST /login HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/x-www-form-urlencoded\r\n\
          Transfer-Encoding: chunked\r\n\r\n{}",
@@ -307,7 +307,7 @@ fn headers_and_bodies_have_a_bound() {
     assert_eq!(server.get("/", "").status, 200);
 }
 
-/// Far more connections than there are places, each of which never ends its headers.
+/// Far more connections than allowed, none of which ever finishes its headers.
 #[test]
 fn who_sends_slowly_is_cut_off_and_others_are_served() {
     let server = Server::start();
@@ -318,11 +318,11 @@ fn who_sends_slowly_is_cut_off_and_others_are_served() {
             stream
         })
         .collect();
-    // Root's own way in has places of its own.
+    // Root's socket has its own limits.
     let mut unix = UnixStream::connect(server.folder.path().join("socket")).unwrap();
     unix.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
     assert!(read_all(&mut unix).starts_with("HTTP/1.1 200"));
-    // At once: of those that had places first, most still have their time.
+    // At once: most of those admitted first still have time left.
     assert_eq!(server.get("/", "").status, 200);
     let mut one = &slow[200];
     one.set_nonblocking(true).unwrap();
@@ -333,7 +333,7 @@ fn who_sends_slowly_is_cut_off_and_others_are_served() {
         let answer = read_all(&mut stream);
         assert!(answer.is_empty() || answer.starts_with("HTTP/1.1 408"), "{answer}");
     }
-    // A body that comes in drops.
+    // A body that arrives drop by drop.
     let mut stream = server.connect();
     let head = format!(
         "POST /login HTTP/1.1\r\nHost: {}\r\n{}Content-Type: application/x-www-form-urlencoded\r\n\
@@ -396,7 +396,7 @@ fn what_is_live_comes_each_second_and_ends_with_the_session() {
         server.post("/logout", &format!("{cookie}{own}"), &format!("form={form}")).status,
         303
     );
-    // It closes.
+    // The server closes the connection.
     read_all(&mut stream);
 }
 

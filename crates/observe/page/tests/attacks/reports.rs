@@ -1,10 +1,10 @@
-//! Files in the folder of reports, which anybody may have written.
+//! Files in the reports folder, which anybody may have written.
 
 use crate::server::{HOSTILE, Server};
 use braid_control::request::Refusal;
 use braid_page::reports::{Part, Report, ReportKind, ReportLine, Reports, Row};
 
-/// What somebody writes who wants to be more than a report.
+/// Files by somebody who wants them to be more than reports.
 pub struct FakeReports;
 
 const PAGE: &str =
@@ -63,7 +63,7 @@ fn what_a_report_says_is_text() {
         ("/reports", 200),
         ("/reports/open?name=a", 200),
         ("/reports/open?name=%3Cscript%3Ealert(1)%3C/script%3E", 200),
-        // There is none of no name.
+        // No report has an empty name.
         ("/reports/open", 404),
         ("/reports/compare?first=a&second=%3Cscript%3Ealert(1)%3C/script%3E", 200),
         ("/reports/compare?first=a", 404),

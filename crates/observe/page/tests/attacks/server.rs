@@ -19,7 +19,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A tunnel that only notes what it is told.
+/// A tunnel that only records requests.
 #[derive(Default)]
 pub struct Fake {
     pub told: Mutex<Vec<(String, LinkChange)>>,
@@ -27,7 +27,7 @@ pub struct Fake {
     pub homes: FakeHomes,
 }
 
-/// What an attacker would name a link, if a name could be that.
+/// A link name that an attacker would choose, if names could contain that.
 pub const HOSTILE: &str = "<script>alert(1)</script>\"'&";
 
 impl Shown for Fake {
@@ -178,10 +178,10 @@ impl Server {
         stream
     }
 
-    /// Sends bytes, gives all that comes back.
+    /// Sends bytes, returns everything that comes back.
     pub fn raw(&self, request: &[u8]) -> String {
         let mut stream = self.connect();
-        // A server that had enough closes before it read all.
+        // The server may close the connection before it has read everything.
         let _ = stream.write_all(request);
         read_all(&mut stream)
     }
@@ -201,7 +201,7 @@ impl Server {
         ))
     }
 
-    /// As a browser does it from a page of ours.
+    /// The headers of a browser on one of our pages.
     pub fn origin(&self) -> String {
         format!("Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", self.at)
     }
@@ -210,8 +210,8 @@ impl Server {
         Answer::parse(&self.raw(request.as_bytes()))
     }
 
-    /// Logs in by a link; gives the header that a browser sends from then on, and what
-    /// its forms have.
+    /// Logs in with a link; returns the header that a browser sends from then on, and the token for
+    /// its forms.
     pub fn log_in(&self, role: UiRole) -> (String, String) {
         let link = self.page.login_link(role, self.at);
         let path = link.url.strip_prefix(&format!("http://{}", self.at)).unwrap().to_owned();

@@ -1,11 +1,11 @@
 use braid_control::config::{Config, ConfigEditor, Mode};
 use std::path::Path;
 
-/// A config file. What is right stays right, and the same, in the editor; what
-/// is wrong has an error that names the file.
+/// A config file. A valid one stays valid and the same in the editor; an invalid one gives an error
+/// that names the file.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn config(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let file = Path::new("/nonexistent/braid.toml");

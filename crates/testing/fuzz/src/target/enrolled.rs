@@ -1,11 +1,11 @@
 use braid_control::enrolled::EnrolledHomes;
 use braid_control::referred_peers::ReferredPeers;
 
-/// The files of homes that have joined, and of concentrators to which others refer. What is read
-/// is written and read again as the same.
+/// The files of homes that have joined, and of referred concentrators. What is read can be written
+/// and read again as the same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn enrolled(data: &[u8]) {
     if let Ok(peers) = ReferredPeers::parse(data) {
         let written = peers.to_json().expect("keys and names can be written");

@@ -1,10 +1,10 @@
 use braid_carrier::framing::{Decoder, Frame, HEAD, head};
 
-/// A stream of datagrams, of which the first byte says in what pieces it comes. What is read
-/// is what was written.
+/// A stream of datagrams, received in pieces as its first byte says. What is read is what was
+/// written.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn framing(data: &[u8]) {
     let Some((&piece, stream)) = data.split_first() else { return };
     let (mut decoder, mut written) = (Decoder::new(), Vec::new());

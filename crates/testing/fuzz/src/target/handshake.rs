@@ -9,9 +9,9 @@ use std::net::{Ipv4Addr, SocketAddr};
 /// Bytes of mac1 and of mac2.
 const MAC_LEN: usize = 16;
 
-/// A handshake message: either bytes as they are, or a genuine message with
-/// changes. An attacker who knows the public keys can make mac1 right, so that
-/// is done too. Nothing but the genuine messages may have an effect.
+/// A handshake message: either raw bytes, or a genuine message with changes. An attacker who knows
+/// the public keys can compute mac1, so that is done too. Only the genuine messages may have an
+/// effect.
 pub fn handshake(data: &[u8]) {
     let mut input = Input(data);
     let how = input.u8();
@@ -90,7 +90,7 @@ impl Exchange {
         let received = self.responder.receive(NOW, address(), datagram, under_load, &mut self.rng);
         match received {
             Received::Ignore(_) => assert!(!genuine, "the genuine initiation was ignored"),
-            // mac1 is right, and that is all it takes to get a cookie.
+            // A valid mac1 is all it takes to get a cookie.
             Received::Send(reply) => {
                 assert!(under_load && reply.len() <= datagram.len());
             }
@@ -103,7 +103,7 @@ impl Exchange {
         assert_eq!(cookie, datagram == self.cookie_reply_bytes);
         let finished = self.initiation.finish(datagram).is_ok();
         assert_eq!(finished, datagram == self.response_bytes);
-        // A forged response harms nothing.
+        // A forged response does no harm.
         let genuine = self.initiation.finish(&self.response_bytes).is_ok();
         assert_eq!(genuine, !finished);
     }
@@ -120,8 +120,8 @@ fn hello() -> Hello {
     Hello { instance: 42, timestamp: 1, aead: AeadOffer::AesGcmToo, parameters }
 }
 
-/// Changes some bytes, two of the input for the place and one for the value;
-/// with `cut` the first change is of the length.
+/// Changes some bytes: two input bytes select the place and one the value; with `cut` the first
+/// change is to the length.
 fn changed(mut message: Vec<u8>, input: &mut Input<'_>, cut: bool) -> Vec<u8> {
     if cut {
         message.resize(usize::from(input.u16() % 600), 0);

@@ -3,12 +3,11 @@ use braid_history::{Bucket, By, Event, EventKind, Level, Periods, Series, Severi
 use std::fs;
 use std::sync::OnceLock;
 
-/// Damage to the file of what was, a place and bytes at a time, and a moment that a clock says.
-/// Whatever the file has, it is opened, read, written and pruned, or refused. Also the words by
-/// which somebody asks.
+/// Damage to a history file, a place and bytes at a time, and a clock's time. Whatever the file
+/// contains, it is opened, read, written and pruned, or refused. Also the words of queries.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn history(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(series) = text.parse::<Series>() {
@@ -58,7 +57,7 @@ fn read(store: &Store, now: i64) {
     let _ = store.events(Some(now), 10);
 }
 
-/// One that a daemon left in good order.
+/// A file left by a daemon in good order.
 fn sound_file() -> &'static [u8] {
     static FILE: OnceLock<Vec<u8>> = OnceLock::new();
     FILE.get_or_init(|| {

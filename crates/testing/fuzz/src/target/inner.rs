@@ -2,12 +2,11 @@ use super::input::Input;
 use braid_inner::*;
 use std::num::NonZeroU16;
 
-/// A packet from a peer's TUN device: a byte that says what it is, its offload,
-/// its bytes. What passes the check can be cut, marked and merged, and stays
-/// what it was.
+/// A packet from a peer's TUN device: a type byte, its offload information, its bytes. A packet
+/// that passes the check can be segmented, marked and merged, and stays the same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn inner(data: &[u8]) {
     let mut input = Input(data);
     let flags = input.u8();

@@ -1,4 +1,4 @@
-/// Takes an input apart; gives zeros when it has ended.
+/// Splits an input into values; returns zeros after its end.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,11 +1,11 @@
 use base64ct::{Base64UrlUnpadded, Encoding};
 use braid_control::join_line::JoinLine;
 
-/// The text of a join line, or the bytes in one, whose check sum is then made
-/// right. What is read is written and read again as the same.
+/// The text of a join line, or its bytes, whose checksum is then corrected. What is read can be
+/// written and read again as the same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn join_line(data: &[u8]) {
     for text in [String::from_utf8_lossy(data).into_owned(), enclosed(data)] {
         let Ok(line) = text.parse::<JoinLine>() else { continue };

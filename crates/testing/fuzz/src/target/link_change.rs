@@ -9,11 +9,11 @@ const CONFIG: &str = "[interface]\nprivate_key_file = \"k\"\naddresses = [\"10.7
     [[peer]]\nname = \"c\"\npublic_key = \"hSDwCYkwp1R0i33ctD73Wg2/Og0mOBr066SpjqqbTmo=\"\n\
     endpoints = [\"192.0.2.1:1\"]\nallowed_ips = [\"0.0.0.0/0\"]\n";
 
-/// The body of a request that adds or changes a link, or sets the mode, by the control socket. Done
-/// to a config it leaves the others as they were, and what it leaves can be read again.
+/// The body of a control request that adds or changes a link, or sets the mode. Applied to a
+/// config, it leaves the other links unchanged, and the result can be read again.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn link_change(data: &[u8]) {
     let Ok(new) = serde_json::from_slice::<NewLink>(data) else {
         let _ = serde_json::from_slice::<NewMode>(data);

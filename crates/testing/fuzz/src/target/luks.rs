@@ -5,16 +5,16 @@ use sha2::{Digest, Sha256};
 /// The shortest copy of a header, and its binary part (LUKS2 On-Disk Format Specification, 2.1).
 const COPY: usize = 0x4000;
 const BINARY: usize = 4096;
-/// What of the binary part is looked at, without the checksum.
+/// The part of the binary header that is read, without the checksum.
 const HEAD: usize = 256;
 const CHECKSUM_AT: usize = 0x1c0;
 
-/// A header's binary part and its JSON, as two copies with right checksums; the first byte says
-/// which copies there are, and by how much the second is newer. Either of them tells what the
-/// volume is when the other is damaged.
+/// A header's binary part and its JSON, as two copies with valid checksums; the first byte says
+/// which copies exist, and by how much the second is newer. Either describes the volume if the
+/// other is damaged.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn luks(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
     let _ = luks::of(rest);
@@ -50,7 +50,7 @@ fn copy(magic: [u8; 6], head: &[u8], json: &[u8], newer: u8) -> Vec<u8> {
     put(8, &(COPY as u64).to_be_bytes());
     put(72, b"sha256\0");
     put(BINARY, &json[..json.len().min(COPY - BINARY)]);
-    // Of the sequence number, which is big-endian.
+    // The last byte of the sequence number, which is big-endian.
     copy[23] = copy[23].wrapping_add(newer);
     let sum = Sha256::digest(&copy);
     copy[CHECKSUM_AT..CHECKSUM_AT + sum.len()].copy_from_slice(&sum);

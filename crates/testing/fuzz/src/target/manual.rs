@@ -3,11 +3,11 @@ use braid_manual::site::{Input, Options, build};
 use braid_manual::{man, markdown, text};
 use std::path::PathBuf;
 
-/// A manual: the first byte says whether in plain text, in Markdown, or a man page in mandoc's
-/// HTML. Whatever it is, its site is sound.
+/// A manual: the first byte selects plain text, Markdown, or a man page as mandoc's HTML. Whatever
+/// it contains, its site is sound.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn manual(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
     let source = String::from_utf8_lossy(rest);

@@ -4,12 +4,12 @@ use braid_rules::{
 use braid_server_name::{Hello, Listener, crypto_frames, initials, of_handshake, of_records};
 use std::time::Instant;
 
-/// What rules for names are learnt from; the first byte says what it is: an answer of the DNS, a
-/// client's first packet, what is in it, a file with a list. No name has bytes in it that a
-/// firewall or a log would take for something else.
+/// Input from which rules for names are learnt; the first byte selects its kind: a DNS answer, a
+/// client's first packet, its payload, a list file. No name contains bytes that a firewall or a log
+/// could misinterpret.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn names(data: &[u8]) {
     let Some((&kind, bytes)) = data.split_first() else { return };
     match kind % 6 {

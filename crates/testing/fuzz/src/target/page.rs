@@ -12,11 +12,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
-/// All that a connection to the page sends; the first byte says from where. It is answered as
-/// HTTP says, names stay text, and nothing is changed by who doesn't know what forms have.
+/// Everything that a client sends on a connection to the page; the first byte says from where. The
+/// answers are valid HTTP, names stay text, and nobody changes anything without knowing the forms'
+/// token.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn page(data: &[u8]) {
     static SERVED: OnceLock<(Runtime, Arc<Tunnel>, Arc<Page>)> = OnceLock::new();
     let Some((from, sent)) = data.split_first() else { return };
@@ -45,12 +46,12 @@ pub fn page(data: &[u8]) {
     assert!(!tunnel.changed.load(Ordering::Relaxed), "a stranger's form changed something");
 }
 
-/// What is answered until the server has done with this client, or waits for more.
+/// The answers until the server is done with this client, or waits for more.
 async fn exchange(page: Arc<Page>, client: Client, sent: &[u8]) -> Vec<u8> {
     let (mut ours, theirs) = tokio::io::duplex(64 * 1024);
     let ask = async {
         let (mut answer, mut part) = (Vec::new(), [0; 4096]);
-        // Neither can fail in memory, but where the other end has closed.
+        // In memory, these only fail if the other end has closed.
         let _ = ours.write_all(sent).await;
         let _ = ours.shutdown().await;
         while let Ok(Ok(length @ 1..)) = timeout(QUIET, ours.read(&mut part)).await {
@@ -63,10 +64,10 @@ async fn exchange(page: Arc<Page>, client: Client, sent: &[u8]) -> Vec<u8> {
     answer
 }
 
-/// Far more than an answer takes; what is live goes on for ever.
+/// Far longer than an answer takes; live updates never end.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// What an attacker would name a link, if a name could be that.
+/// A link name that an attacker would choose, if names could contain that.
 const HOSTILE: &str = "<script>alert(1)</script>";
 
 #[derive(Default)]

@@ -1,10 +1,10 @@
 use braid_linux::portal::wanted;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What a link's network answers to a question for a page.
+/// The answer of a link's network to a request for a page.
 ///
 /// # Panics
-/// When the page that is read from it would deceive a terminal, or isn't whose it says.
+/// If the login page read from it could deceive a terminal, or isn't on the host that it names.
 pub fn portal(data: &[u8]) {
     for asked in [IpAddr::from(Ipv4Addr::new(192, 0, 2, 1)), Ipv6Addr::LOCALHOST.into()] {
         let Some(page) = wanted(data, asked) else { continue };

@@ -1,10 +1,10 @@
 use braid_mptcp_proxy::header::{read, write};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// What a home's proxy says first. Where it leads is read again from what is written for it.
+/// The first bytes from a home's proxy. The destination can be written and read again as the same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn proxy_header(data: &[u8]) {
     let Ok(server) = read(data) else { return };
     let client: SocketAddr = match server {

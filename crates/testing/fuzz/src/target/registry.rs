@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const PREFIX: &str = "braid/";
 
 /// A fleet's records: as etcd answers, or line by line with a key, a tab and a value; the first
-/// byte says which. Whatever they say, each home has each concentrator in its order once.
+/// byte says which. Whatever they contain, each home's order has each concentrator once.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn registry(data: &[u8]) {
     let Some((&kind, rest)) = data.split_first() else { return };
     let entries = match kind % 2 {

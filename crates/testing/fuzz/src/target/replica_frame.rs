@@ -1,9 +1,9 @@
 use braid_replica::wire::Frame;
 
-/// What the other end of a replication says. What is read is said again in the same way.
+/// Frames from the other end of a replication. What is read is written again in the same way.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn replica_frame(data: &[u8]) {
     let mut from = data;
     while let Ok(frame) = Frame::read(&mut from) {

@@ -1,6 +1,6 @@
 use std::convert::Infallible;
 
-/// SplitMix64: every run has the same keys.
+/// SplitMix64, so that every run has the same keys.
 pub struct Rng(pub u64);
 
 impl rand_core::TryRng for Rng {

@@ -2,12 +2,11 @@ use braid_lab::scenario::Scenario;
 use std::collections::HashSet;
 use std::path::Path;
 
-/// A scenario file, without trace files beside it. What is right has links,
-/// traffic with names, and a timeline in order; what is wrong has an error that
-/// names the file.
+/// A scenario file, without trace files beside it. A valid one has links, named traffic, and a
+/// sorted timeline; an invalid one gives an error that names the file.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn scenario(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let scenario = match Scenario::parse("fuzz.toml", &text, Path::new("/nonexistent")) {

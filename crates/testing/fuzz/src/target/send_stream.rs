@@ -1,11 +1,11 @@
 use super::input::Input;
 use braid_replica::stream::{Command, Reader};
 
-/// A send stream, in pieces of any size; and bodies of commands, whose checksums are right.
-/// Where it ends is the same however it is cut.
+/// A send stream, in pieces of any size; and bodies of commands with valid checksums. It ends at
+/// the same place however it is cut.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn send_stream(data: &[u8]) {
     let ends = [1, 7, data.len().max(1)].map(|size| {
         let mut reader = Reader::new();

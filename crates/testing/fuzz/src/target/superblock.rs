@@ -1,16 +1,17 @@
 use braid_disks::superblock::{bcachefs, btrfs, md, partitions};
 use std::collections::BTreeMap;
 
-/// A disk's first page, and the place of a superblock or a table in it; also with what marks one.
+/// A disk's first page, and the offset of a superblock or a table in it; also with valid magic
+/// numbers.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn superblock(data: &[u8]) {
     let mut page = vec![0; 4096];
     let length = data.len().min(page.len());
     page[..length].copy_from_slice(&data[..length]);
     examine(&page);
-    // A small disk, whose table is anywhere on it.
+    // A small disk with its table anywhere on it.
     for sector in [512, 4096] {
         let mut disk = data.to_vec();
         let _ = partitions::count_in(&disk, sector);
@@ -30,6 +31,6 @@ pub fn superblock(data: &[u8]) {
 
 fn examine(page: &[u8]) {
     let _ = (btrfs::parse(page), bcachefs::parse(page), md::parse(page));
-    // Without members there is nothing to follow but what is in the page.
+    // Without members, only the page itself can be followed.
     let _ = btrfs::devices::read(page, &BTreeMap::new());
 }

@@ -13,11 +13,11 @@ use braid_replica::ssh_said::ssh_failure;
 use std::fs;
 use std::path::Path;
 
-/// What other programs print or keep; the first byte says which. Labels in it are anybody's who
-/// made the disk, paths anybody's who mounts something.
+/// Output or files of other programs; the first byte says which. Labels in it may be chosen by
+/// whoever made the disk, paths by whoever mounts something.
 ///
 /// # Panics
-/// When something can't cope with it, or would let it deceive a terminal: what the fuzzer looks
+/// If something can't cope with it, or it could deceive a terminal: this is what the fuzzer looks
 /// for.
 pub fn tool_output(data: &[u8]) {
     let Some((kind, rest)) = data.split_first() else { return };
@@ -58,7 +58,7 @@ pub fn tool_output(data: &[u8]) {
     }
 }
 
-/// Tables of the kernel, and what btrfs-progs writes down of scrubs.
+/// Tables of the kernel, and the scrub records of btrfs-progs.
 fn of_host(text: &str) {
     let folder = tempfile::tempdir().expect("a folder for temporary files");
     let write = |file: &str| {
@@ -81,5 +81,5 @@ fn of_host(text: &str) {
     let _ = btrfs::scrub_record::read(&host, uuid, &[1, 2]);
 }
 
-/// Of the filesystem in the seeds.
+/// The UUID of the filesystem in the seeds.
 const UUID: &str = "6f0c2a3e-1d8b-4b7e-9c55-0a1b2c3d4e5f";

@@ -3,10 +3,10 @@ use braid_units::Rate;
 use std::path::Path;
 use std::time::Duration;
 
-/// A Mahimahi trace, plain or gzip. What is right can repeat.
+/// A Mahimahi trace, plain or gzip. A valid one can repeat.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn trace(data: &[u8]) {
     match Trace::read(data, Path::new("fuzz.down")) {
         Ok(trace) => {

@@ -8,9 +8,9 @@ use braid_wire::*;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-/// A peer that has the keys and means ill: the input says what it sends and
-/// when. The tunnel doesn't panic, holds no more memory than it may, always
-/// comes to rest, and gives out only packets that may come from that peer.
+/// A malicious peer with valid keys: the input says what it sends and when. The tunnel doesn't
+/// panic, stays within its memory limit, always comes to rest, and only delivers packets that may
+/// come from that peer.
 pub fn tunnel(data: &[u8]) {
     let mut input = Input(data);
     let mut attack = Attack::new();
@@ -26,11 +26,11 @@ pub fn tunnel(data: &[u8]) {
 
 /// Bounds the time of one run.
 const MOST_STEPS: usize = 60;
-/// For the peer; half of it for what is out of order.
+/// The peer's limit; half of it for out-of-order data.
 const MEMORY: u64 = 1 << 20;
 /// Flow states are kept as long as the connection: 65 536 of 96 bytes.
 const FLOW_STATES: u64 = 65_536 * 96;
-/// One packet more than the limit may be held, in a buffer of some more.
+/// One packet beyond the limit may be held, in a somewhat larger buffer.
 const SLACK: u64 = 256 << 10;
 
 struct Attack {
@@ -118,8 +118,8 @@ impl Attack {
         self.drain();
     }
 
-    /// A short input makes many frames, of flows and numbers that follow each
-    /// other at some distance.
+    /// Turns a short input into many frames, whose flows and numbers follow each other at some
+    /// distance.
     fn send_many(&mut self, how: u8, input: &mut Input<'_>) {
         let (flow, flow_step) = (input.u16(), u16::from(input.u8()));
         let (sequence, step) = (u32::from(input.u16()) << 4, u32::from(input.u8()));
@@ -151,7 +151,7 @@ impl Attack {
         self.send(0, 0, frames);
     }
 
-    /// A data datagram, sealed with the right key.
+    /// Sends a data datagram, encrypted with the right key.
     fn send(&mut self, path: u8, skipped: u64, mut frames: Vec<u8>) {
         let Some(session) = &self.session else { return };
         let number = self.numbers[usize::from(path)] + skipped;
@@ -210,7 +210,7 @@ impl Attack {
         }
     }
 
-    /// Time passes, from one deadline to the next as far as there are few.
+    /// Advances the time, from one deadline to the next if there are few.
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..100 {
@@ -226,7 +226,7 @@ impl Attack {
         self.drain();
     }
 
-    /// Takes all that the tunnel has to give.
+    /// Takes everything that the tunnel outputs.
     fn drain(&mut self) {
         let mut out = Vec::new();
         let mut count = 0;

@@ -1,10 +1,10 @@
 use braid_uci::{ConversionError, from_uci, to_uci};
 
-/// A config in OpenWrt's form, or one that is to get it: what has another form has its own again
-/// after that, and what hasn't is told with a line that there is.
+/// A config in OpenWrt's form, or one to convert to it: what can be converted comes back the same,
+/// and what can't is reported with an existing line.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn uci(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let is_there = |error: &ConversionError| {

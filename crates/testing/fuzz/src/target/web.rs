@@ -1,9 +1,9 @@
 use braid_carrier::web::response;
 
-/// What a stranger says to the port of the carriers is answered as an ordinary web server does.
+/// A stranger's input on the TLS carrier's port is answered as by an ordinary web server.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn web(data: &[u8]) {
     let answer = String::from_utf8(response(data)).expect("text");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a head");

@@ -3,12 +3,12 @@ use braid_inner::{Checksum, Layer};
 use braid_units::Rate;
 use braid_wire::*;
 
-/// The plaintext of a data datagram, after eight bytes for what the reader
-/// believes to be the largest packet number. What is read must be within its
-/// bounds and, written again, read as the same.
+/// The plaintext of a data datagram, after eight bytes with what the reader believes to be the
+/// largest packet number. What is read must be within its bounds and, written again, read as the
+/// same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn wire(data: &[u8]) {
     if let Ok(header) = DataHeader::parse(data) {
         assert_eq!(header.to_bytes()[..], data[..HEADER_LEN]);
@@ -87,7 +87,8 @@ pub fn wire(data: &[u8]) {
     assert!(frames <= payload.len());
 }
 
-/// What is compressed by a context comes back, and what isn't is no header, or one of that length.
+/// Headers compressed with a context are restored; anything else isn't a header, or has that
+/// length.
 fn header_of(header: &[u8], packet: &[u8]) {
     for layer in [Layer::L3, Layer::L2] {
         let Some(context) = HeaderContext::of_header(header, layer) else { continue };

@@ -22,10 +22,10 @@ use braid_units::{ByteSize, Rate, Ratio, WakeLatency, format_duration, parse_dur
 use std::fmt::Display;
 use std::str::FromStr;
 
-/// A word of a config or a command line. What is read is written and read again as the same.
+/// A word of a config or a command line. What is read can be written and read again as the same.
 ///
 /// # Panics
-/// When that is not so: what the fuzzer looks for.
+/// If that doesn't hold: this is what the fuzzer looks for.
 pub fn words(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     same_again::<Name>(&text);
@@ -52,11 +52,11 @@ pub fn words(data: &[u8]) {
     same_again::<EngineName>(&text);
     same_again::<TunnelMode>(&text);
     same_again::<BackupTarget>(&text);
-    // Written for people, rounded.
+    // It is written for people, rounded.
     again::<Rate>(&text);
     again::<ByteSize>(&text);
     again::<Ratio>(&text);
-    // Not written again.
+    // These are never written.
     let _ = (text.parse::<Candidate>(), text.parse::<DomainName>());
     let _ = (text.parse::<Cgroup>(), text.parse::<Country>(), text.parse::<SystemNumber>());
     let _ = (text.parse::<OfLan>(), text.parse::<Hours>(), text.parse::<Dscp>());

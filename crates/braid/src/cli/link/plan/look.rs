@@ -1,5 +1,4 @@
-//! What is to be found out of links by looking: the config, the system, the running
-//! tunnel, and pings.
+//! Finds the facts about links, from the config, the system, the running tunnel, and pings.
 
 use crate::cli::failure::Failure;
 use crate::cli::{Global, uplinks};
@@ -14,24 +13,24 @@ use braid_units::{Rate, Ratio};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-/// What was found.
+/// The facts found.
 pub struct Found {
     /// Links that can be used now.
     pub links: Vec<LinkFacts>,
-    /// The others, and why not.
+    /// The others, and why they can't be used.
     pub left_out: Vec<(String, String)>,
-    /// What to know of the links besides.
+    /// Further remarks about the links.
     pub notes: Vec<String>,
-    /// What the other end is, as far as the config tells.
+    /// The other end, as far as it is known from the config.
     pub peer: Peer,
 }
 
-/// So many pings a link, and how far apart: a share of lost packets of 2 % is seen.
+/// Number of pings per link: enough to notice 2 % loss.
 const PINGS: u16 = 50;
 const APART: Duration = Duration::from_millis(20);
-/// A ping without an answer by then is lost.
+/// A ping that isn't answered within this time is lost.
 const PATIENCE: Duration = Duration::from_millis(700);
-/// Who has answered none of the first answers none.
+/// If none of this many first pings is answered, no more are sent.
 const IN_VAIN: u16 = 3;
 
 /// The config's links; without a config the host's uplinks.
@@ -69,7 +68,7 @@ pub fn look(global: &Global) -> Result<Found, Failure> {
     }
 }
 
-/// Facts of those that work, all at the same time since pings take theirs.
+/// Measures the links that work, all at the same time, since pings take a while.
 fn measure(
     links: Vec<LinkNow>,
     facts: impl Fn(usize, &LinkNow) -> LinkFacts + Sync,
@@ -102,13 +101,13 @@ fn leads_anywhere(config: &GroupConfig) -> bool {
     config.group.engine.kind().routes() && config.group.over == Over::Direct
 }
 
-/// The running tunnel's paths; none if none runs.
+/// The running tunnel's paths; empty if none runs.
 fn paths(config: &Config) -> Vec<PathStatus> {
     let status = Client::new(&config.interface.control).for_config(&config.file).status().ok();
     status.into_iter().flat_map(|status| status.peers).flat_map(|peer| peer.paths).collect()
 }
 
-/// As the running tunnel knows it, or else by pings.
+/// Facts from the running tunnel, or else from pings.
 fn tunnelled(config: &Config, paths: &[PathStatus], at: usize, link: &LinkNow) -> LinkFacts {
     let path = paths.iter().find(|path| path.link == link.name);
     let mut facts = match path.and_then(|path| Some((path, path.min_rtt_ms?))) {
@@ -127,7 +126,7 @@ fn tunnelled(config: &Config, paths: &[PathStatus], at: usize, link: &LinkNow) -
     facts
 }
 
-/// What the system says of a link.
+/// What the system knows about a link.
 fn known(link: &LinkNow, adjacency: Adjacency) -> LinkFacts {
     let wire = link.device.as_ref().and_then(|device| wire_speed(&device.name));
     LinkFacts {
@@ -141,7 +140,7 @@ fn known(link: &LinkNow, adjacency: Adjacency) -> LinkFacts {
     }
 }
 
-/// So, with the least of its pings' times, and the share that wasn't answered.
+/// The same, with the minimum of its pings' times and the share that wasn't answered.
 fn pinged(link: &LinkNow, adjacency: Adjacency) -> LinkFacts {
     let facts = known(link, adjacency);
     let (Some((source, host)), Some(device)) = (asked(link), &link.device) else { return facts };
@@ -165,7 +164,7 @@ fn pinged(link: &LinkNow, adjacency: Adjacency) -> LinkFacts {
     }
 }
 
-/// Who is pinged, and from which address: the other end, or else the link's router.
+/// The address to ping, and the source address: the other end, or else the link's router.
 fn asked(link: &LinkNow) -> Option<(IpAddr, IpAddr)> {
     link.egresses.iter().find_map(|egress| {
         let source = egress.source.addr();
@@ -174,7 +173,7 @@ fn asked(link: &LinkNow) -> Option<(IpAddr, IpAddr)> {
     })
 }
 
-/// By Ethernet only if the other end is in the link's own network.
+/// Adjacent by Ethernet only if the other end is in the link's own network.
 fn reached(link: &LinkNow) -> Adjacency {
     let near = |remote: IpAddr| link.egresses.iter().any(|egress| egress.source.contains(&remote));
     match is_ethernet(link) && link.remote.is_some_and(near) {
@@ -187,7 +186,8 @@ fn is_ethernet(link: &LinkNow) -> bool {
     link.device.as_ref().is_some_and(|device| device.hardware.is_some() && !device.point_to_point)
 }
 
-/// Two cards in one network: Linux answers ARP for each of its addresses by any of them.
+/// Notes about two network cards in one network: Linux answers ARP for each of its addresses on any
+/// of them.
 fn near_each_other(links: Vec<&LinkNow>) -> Vec<String> {
     let mut notes = Vec::new();
     for (at, first) in links.iter().enumerate() {
@@ -209,7 +209,7 @@ fn near_each_other(links: Vec<&LinkNow>) -> Vec<String> {
     notes
 }
 
-/// What the network card says, where it says something.
+/// The speed that the network card reports, if any.
 fn wire_speed(device: &str) -> Option<Rate> {
     let text = std::fs::read_to_string(format!("/sys/class/net/{device}/speed")).ok()?;
     let megabits: i64 = text.trim().parse().ok()?;

@@ -75,12 +75,12 @@ impl Access {
         self.open_by(target, self.target_options())
     }
 
-    /// Opens a target for what takes long, and ends in order when the user wants it.
+    /// Opens a target for a long operation, which ends in good order when the user stops it.
     pub fn open_until_stopped(&self, target: &Target) -> Result<(Vault, Watch), Failure> {
         self.open_by(target, TargetOptions { stop: stop_flag()?, ..self.target_options() })
     }
 
-    /// As [`Access::open_until_stopped`]; what is written is locked.
+    /// Like [`Access::open_until_stopped`], and locks what is written.
     pub fn open_locking(
         &self,
         target: &Target,
@@ -95,7 +95,7 @@ impl Access {
         mut target_options: TargetOptions,
     ) -> Result<(Vault, Watch), Failure> {
         target_options.is_known = self.had_backups(target)?;
-        // Also what forgetting writes anew.
+        // This includes what forgetting rewrites.
         target_options.lock = match target_options.lock {
             None => self.records().of(target, now())?.lock.and_then(|lock| lock.span()),
             given => given,
@@ -107,12 +107,12 @@ impl Access {
         }
     }
 
-    /// The key's file, however it was named.
+    /// The key's file, whichever way it was specified.
     pub fn key_file(&self) -> PathBuf {
         std::path::absolute(&self.key).unwrap_or_else(|_| self.key.clone())
     }
 
-    /// A new key isn't made in the place of one that opens backups: nobody would miss it.
+    /// Refuses to replace a key that opens backups: they would be lost before anybody noticed.
     pub fn refuse_to_replace_key(&self) -> Result<(), Failure> {
         let file = self.key_file();
         let (records, _) = self.records().all()?;
@@ -142,7 +142,7 @@ impl Access {
         Records::new(self.place.state().backups())
     }
 
-    /// A target as it is typed, after the key's file where that is another than usual.
+    /// A target as typed in a command, preceded by the key's file if that isn't the default.
     pub fn typed(&self, target: &Target) -> String {
         let target = quoted(&target.shown());
         match self.key == Path::new(key::DEFAULT) {
@@ -151,7 +151,7 @@ impl Access {
         }
     }
 
-    /// Keeps other commands away from the target, and gives what is known of it.
+    /// Locks the target against other commands, and reads what is known about it.
     pub fn hold(&self, target: &Target) -> Result<(Held, Records, Record), Failure> {
         let records = self.records();
         let held = records.hold(target, self.wait)?;
@@ -160,7 +160,7 @@ impl Access {
     }
 }
 
-/// After the result was told: that nothing can be written here takes nothing from it.
+/// To be called after the result was shown: failing to record it doesn't change the result.
 pub fn noted(kept: Result<(), Error>) -> Result<(), Failure> {
     kept.map_err(|error| {
         Failure::failed(format!(
@@ -169,8 +169,8 @@ pub fn noted(kept: Result<(), Error>) -> Result<(), Failure> {
     })
 }
 
-/// Set when the user presses Ctrl-C or systemd stops the service; the second time it ends at once,
-/// which harms nothing either.
+/// A flag that is set when the user presses Ctrl-C or systemd stops the service. The second time
+/// the process ends at once, which is harmless, too.
 fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     for (signal, status) in [(SIGINT, 130), (SIGTERM, 143)] {
@@ -181,7 +181,7 @@ fn stop_flag() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Nobody is to begin anew below the place where a disk belongs.
+/// The error if a disk isn't mounted: nothing must be created in its mount point.
 pub fn gone(target: &Target) -> Failure {
     let leave = format!("braid pool backup leave {}", quoted(&target.shown()));
     Failure::failed(format!(
@@ -190,8 +190,8 @@ pub fn gone(target: &Target) -> Failure {
     ))
 }
 
-/// Of an error that says that several paths are backed up: what to type for each; `command` makes
-/// it of a backup and its path.
+/// Adds to the error that several paths are backed up what to type for each; `command` builds that
+/// from a backup and its path.
 pub fn which_path(error: Error, command: impl Fn(&str, &str) -> String) -> Failure {
     let Error::Several { series, .. } = &error else { return error.into() };
     let mut text = error.to_string();
@@ -209,18 +209,18 @@ pub fn which_path(error: Error, command: impl Fn(&str, &str) -> String) -> Failu
     Failure::new(FailureKind::Usage, text)
 }
 
-/// A target as it is typed.
+/// Parses a target.
 pub fn target(text: &str) -> Result<Target, String> {
     let target: Target = text.parse().map_err(|error: TargetError| error.to_string())?;
     target.absolute().map_err(|error| error.to_string())
 }
 
-/// Since the Unix epoch.
+/// The current time, since the Unix epoch.
 pub fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A line that tells how far it is.
+/// A progress line.
 pub fn line(watch: Watch) -> BytesLine {
     BytesLine::start(move || {
         let (done, all, carried) = watch.counts();

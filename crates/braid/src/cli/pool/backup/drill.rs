@@ -55,11 +55,11 @@ impl Drill {
         let outcome = trial.run();
         line.end();
         if self.folder.is_none() {
-            // Made for this alone; what can't be removed harms nobody.
+            // It was made only for this; if it can't be removed, that is harmless.
             let _ = std::fs::remove_dir(&folder);
         }
         let failed = match &outcome {
-            // That says nothing of the target.
+            // An interruption says nothing about the target.
             Err(Error::Interrupted) => return Err(Error::Interrupted.into()),
             Ok(drilled) => drilled.wrong.first().cloned(),
             Err(error) => Some(error.to_string()),

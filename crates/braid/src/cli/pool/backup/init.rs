@@ -45,7 +45,7 @@ impl Init {
         };
         let file = self.access.key_file().display().to_string();
         if self.access.had_backups(&self.target)? {
-            // It is there, or it isn't to be made anew without a word.
+            // It exists, or it must not silently be created again.
             self.access.open(&self.target)?;
         }
         let target_options = TargetOptions { lock: self.lock, ..self.access.target_options() };

@@ -104,7 +104,7 @@ impl Lock {
     }
 }
 
-/// Prolongs, and notes how that went; the record is to be kept by the caller.
+/// Extends the locks and notes the outcome; the caller saves the record.
 pub fn prolong(
     vault: &Vault,
     span: LockSpan,
@@ -113,12 +113,12 @@ pub fn prolong(
 ) -> Result<Locked, Error> {
     let mut ends = records.locks(vault.target());
     let outcome = vault.prolong(span, &mut ends);
-    // Also of those that were, where others couldn't be.
+    // This includes the locks that were extended before an error.
     let kept = records.keep_locks(vault.target(), &ends);
     noted(outcome, span, kept, record)
 }
 
-/// Notes how it went in the record; `kept` says whether the locks' ends could be written down.
+/// Notes the outcome in the record; `kept` says whether the locks' ends could be saved.
 fn noted(
     outcome: Result<Locked, Error>,
     span: LockSpan,
@@ -128,7 +128,7 @@ fn noted(
     let before = record.lock.take().unwrap_or_default();
     record.lock = Some(match &outcome {
         Ok(locked) => Locking { days: span.days(), ends_s: Some(locked.ends_s), failed: None },
-        // That says nothing of the target.
+        // An interruption says nothing about the target.
         Err(Error::Interrupted) => Locking { days: span.days(), ..before },
         Err(error) => Locking { days: span.days(), failed: Some(error.to_string()), ..before },
     });
@@ -137,7 +137,7 @@ fn noted(
     Ok(locked)
 }
 
-/// As a line.
+/// The result as a line.
 pub fn text(locked: &Locked, verb: &str) -> String {
     format!(
         "{} {verb} locked until {} at least; {} extended",

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-/// What is shown of what a backup lacks; JSON has some more.
+/// How many of a backup's missing items are shown; JSON has some more.
 const EXAMPLES: usize = 5;
 
 #[derive(Args)]
@@ -93,7 +93,7 @@ impl Repair {
         Ok(if lacking == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    /// What a check of this computer found, if it looked at all.
+    /// What this computer's last check found, if there was one.
     fn known(&self, record: &Record) -> Option<BTreeSet<String>> {
         let checked = record.checked.as_ref().filter(|_| !self.all)?;
         let Checked { percent: 100, damaged_packs, .. } = checked else { return None };

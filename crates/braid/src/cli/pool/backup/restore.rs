@@ -51,7 +51,7 @@ impl Restore {
         let outcome = restoration.run();
         line.end();
         let restored = outcome.map_err(|error| match error {
-            // It hasn't begun.
+            // Nothing was restored yet.
             Error::Refused(_) => error.into(),
             Error::Several { .. } => access::which_path(error, |backup, path| {
                 let target = self.access.typed(&self.target);

@@ -39,7 +39,7 @@ pub struct Run {
 
 impl Run {
     pub fn run(&self, global: &Global) -> Result<ExitCode, Failure> {
-        // Both are required, but of subcommands, which have their own.
+        // Both are required, except with subcommands, which have their own.
         let (Some(path), Some(target)) = (&self.path, &self.target) else {
             let text = "name what to back up (PATH) and where to (TARGET)";
             return Err(Failure::new(FailureKind::Usage, text));
@@ -58,7 +58,7 @@ impl Run {
         if !self.dry_run {
             record.source(&ground.path).begun_s = Some(began.as_secs());
             record.key = Some(self.access.key_file());
-            // No reason to have no backup.
+            // The backup matters more than the record.
             if let Err(error) = records.keep(&record) {
                 tell(&format!("can't record that the backup has begun: {error}"));
             }
@@ -73,7 +73,7 @@ impl Run {
             return Ok(ExitCode::SUCCESS);
         }
         note(record.source(&ground.path), began, &outcome);
-        // The backup is made, however that ends.
+        // The backup exists, even if locking it fails.
         let locked = match (&outcome, lock) {
             (Ok(_), Some(span)) => Some(lock::prolong(&vault, span, &records, &mut record)),
             _ => None,
@@ -86,7 +86,7 @@ impl Run {
             (Ok(finished), _) => incomplete(finished),
         };
         let kept = records.keep(&record);
-        // Who watches sees it.
+        // Whoever watches the terminal sees it anyway.
         if !std::io::stderr().is_terminal() {
             let path = ground.path.display().to_string();
             let event = told::of_backup(&path, &target.shown(), failure.as_deref());
@@ -108,7 +108,7 @@ impl Run {
         })
     }
 
-    /// What could not be read here, and what the target had lost.
+    /// Reports what couldn't be read here, and what the target had lost.
     fn tell_lacking(&self, finished: &Finished, target: &Target) {
         for line in &finished.left_out.unreadable {
             tell(line);
@@ -134,7 +134,7 @@ fn tell_left_out(ground: &Ground) {
     }
 }
 
-/// What has become of the backup that was begun at `began`, since the Unix epoch.
+/// Records the outcome of the backup started at `began`, since the Unix epoch.
 fn note(source: &mut Source, began: Duration, outcome: &Result<Finished, Error>) {
     match outcome {
         Ok(finished) => {

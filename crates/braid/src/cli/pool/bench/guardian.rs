@@ -1,6 +1,6 @@
-//! Cleans up after a bench that was killed: a process of its own, which outlives it. As long as the
-//! bench lives it keeps the other end of the guardian's input open; when that ends without a word,
-//! the bench was killed.
+//! Cleans up after a bench that was killed: a separate process, which outlives it. While the bench
+//! runs, it holds the other end of the guardian's input open; if that closes without a word, the
+//! bench was killed.
 
 use super::Bench;
 use crate::cli::failure::Failure;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// fio and the servers are told to end when the bench does; they may still write for a while.
+/// fio and the servers are stopped when the bench ends, but may keep writing for a while.
 const PATIENCE: Duration = Duration::from_secs(120);
 const TRY_EVERY: Duration = Duration::from_millis(500);
 
@@ -62,12 +62,12 @@ impl BenchGuardian {
     }
 }
 
-/// The guardian of this process; it goes when this is told that all is done, and cleans up if this
-/// ends otherwise.
+/// This process's guardian. It exits when told that all is done; if this process ends otherwise, it
+/// cleans up.
 pub struct Guarded(Child);
 
 impl Guarded {
-    /// Starts it, in a process group of its own, which no Ctrl-C reaches.
+    /// Starts it in its own process group, which Ctrl-C doesn't reach.
     pub fn start(
         bench: &Bench,
         folder: &std::path::Path,
@@ -89,16 +89,16 @@ impl Guarded {
 impl Drop for Guarded {
     fn drop(&mut self) {
         if let Some(mut input) = self.0.stdin.take() {
-            // One that is gone already needs no word.
+            // It may have exited already.
             let _ = input.write_all(b"done");
         }
         let _ = self.0.wait();
     }
 }
 
-/// Takes down the pool that an earlier bench left, if one did. A bench that still
-/// runs, or is just being killed and holds its journal a little longer than the
-/// guardian's input, is an error.
+/// Takes down the pool that an earlier bench left, if any. It is an error if a bench still runs, or
+/// was just killed and still holds its journal, which may outlast the guardian's input for a
+/// moment.
 pub fn take_down(place: &StateFolders) -> Result<(), Failure> {
     let left = place.state().unfinished()?;
     if !left.iter().any(|(pool, _)| pool == temporary_pool::NAME) {

@@ -1,5 +1,5 @@
-//! Several layouts on the same disks: each is made, measured and taken down; then each disk is
-//! measured alone.
+//! Benchmarks several layouts on the same disks: each is created, measured and taken down; then
+//! each disk is measured alone.
 
 use super::guardian::{Guarded, take_down};
 use super::progress::BenchProgress;
@@ -25,7 +25,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// Where each is mounted.
+/// Where each layout is mounted.
 const MOUNT_AT: &str = "/run/braid-bench";
 
 /// `None` after a dry run.
@@ -35,7 +35,7 @@ pub fn measure(
     global: &Global,
 ) -> Result<Option<Report>, Failure> {
     if !bench.consent.dry_run() {
-        // What one left that was killed together with its guardian.
+        // Leftovers of a bench that was killed together with its guardian.
         take_down(&bench.consent.place)?;
     }
     let mut seen = Seen::now(&bench.consent.place.config());
@@ -94,7 +94,7 @@ struct Work<'a> {
 }
 
 impl Work<'_> {
-    /// Without permission the disks are as the last layout left them.
+    /// Without permission to erase more, the disks must be as the last layout left them.
     fn layout(
         &mut self,
         layout: Layout,
@@ -159,14 +159,14 @@ impl Work<'_> {
     }
 }
 
-/// What a layout left when it was taken down is nothing that anything recognises; all else somebody
-/// else wrote.
+/// Permission to erase what a taken-down layout leaves, which nothing recognises; anything else was
+/// written by somebody else.
 fn remains(disks: &[Disk]) -> ErasePermission {
     let only_unknown = |disk: &&Disk| disk.contents.iter().all(Content::is_unknown);
     ErasePermission::for_disks(disks.iter().filter(only_unknown).map(Disk::id))
 }
 
-/// A disk alone is the measure of file layouts only.
+/// Number of runs on each disk alone, which are compared only with file workloads.
 fn alone_runs(bench: &Bench, method: &Method) -> usize {
     let files = method.profiles.iter().any(|profile| !Workload::of(*profile).is_empty());
     if files && !bench.skip_alone { measure::ALONE.len() * method.runs as usize } else { 0 }

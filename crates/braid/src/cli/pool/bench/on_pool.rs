@@ -1,4 +1,4 @@
-//! A pool that there is: files are made in it and removed again.
+//! Benchmarks an existing pool: files are created in it and removed again.
 
 use super::guardian::Guarded;
 use super::progress::BenchProgress;
@@ -29,7 +29,7 @@ pub fn measure(bench: &Bench, name: &str, global: &Global) -> Result<Option<Repo
         global.print(&json!({ "plan": plan, "done": false }), || plan.clone())?;
         return Ok(None);
     }
-    // What one left that was killed together with its guardian.
+    // Leftovers of a bench that was killed together with its guardian.
     remains::remove(&place.folder, remains::has_ended)?;
     let _guarded = Guarded::start(bench, &place.folder, false)?;
     let stop = stop_flag()?;

@@ -4,7 +4,7 @@ use braid_runner::Happening;
 use braid_runner::progress::Progress;
 use std::time::Instant;
 
-/// Tells how far a benchmark is: a line for each pool that is made, a bar for the runs.
+/// Shows a benchmark's progress: a line for each pool that is created, a bar for the runs.
 pub struct BenchProgress {
     line: ProgressLine,
     begun: Instant,
@@ -13,7 +13,7 @@ pub struct BenchProgress {
 }
 
 impl BenchProgress {
-    /// Of so many runs.
+    /// For a benchmark with this many runs.
     pub fn new(all: usize) -> BenchProgress {
         BenchProgress { line: ProgressLine::new(0), begun: Instant::now(), done: 0, all }
     }
@@ -24,7 +24,7 @@ impl BenchProgress {
         failure::tell(what);
     }
 
-    /// A step of making or taking down a pool; only those that take long are shown.
+    /// A step of creating or taking down a pool; only slow ones are shown.
     pub fn step(&mut self, happening: &Happening) {
         if let Happening::Goes(..) = happening {
             self.line.show(happening);
@@ -40,7 +40,7 @@ impl BenchProgress {
         self.done += 1;
     }
 
-    /// Leaves the terminal clean.
+    /// Clears the line.
     pub fn end(&mut self) {
         self.line.end();
     }

@@ -1,4 +1,4 @@
-//! A clone onto a disk of its own: the plan, whose last step is this command once more.
+//! A clone onto its own disk: a plan whose last step is this command once more.
 
 use super::Clone;
 use crate::cli::Global;
@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
-/// As large as GRUB needs it.
+/// The size that GRUB needs.
 const BIOS_BOOT: u64 = MIB;
-/// Room for several kernels, where they lie on it.
+/// Room for several kernels, in case they are stored on it.
 const ESP: u64 = 512 * MIB;
 
 pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
@@ -62,11 +62,11 @@ pub fn run(clone: &Clone, disk: &str, global: &Global) -> Result<(), Failure> {
     carry_out(plan, &clone.consent, global)
 }
 
-/// What the old system has beside its btrfs, and the number of the partition that takes it.
+/// A part of the old system outside its btrfs, and the number of the partition that takes it.
 type Taken<'a> = (&'a OldBeside, usize);
 
-/// What the disk is divided into: for EFI and for BIOS, so that it starts in any computer; then for
-/// what the old system has.
+/// The disk's partitions: for EFI and for BIOS, so that it boots in any computer; then for the old
+/// system's parts.
 fn partitions(old: &[OldBeside]) -> Result<(Vec<NewPartition>, Vec<Taken<'_>>), Failure> {
     let mut partitions = vec![];
     let mut add = |kind, size_bytes| -> Result<usize, Failure> {
@@ -99,7 +99,7 @@ fn partitions(old: &[OldBeside]) -> Result<(Vec<NewPartition>, Vec<Taken<'_>>), 
     Ok((partitions, beside))
 }
 
-/// Where the old system is, wherever the plan is carried out from.
+/// An absolute path to the old system, independent of where the plan is carried out.
 fn source(clone: &Clone) -> Result<String, Failure> {
     let Place::Local(path) = &clone.from else { return Ok(clone.from.to_string()) };
     let real = std::fs::canonicalize(path)
@@ -108,7 +108,7 @@ fn source(clone: &Clone) -> Result<String, Failure> {
     text.ok_or_else(|| Failure::failed(format!("{real:?} can't be stored in a plan")))
 }
 
-/// This command, from and to devices.
+/// This same command, with devices as source and target.
 fn copy(
     clone: &Clone,
     beside: &[Taken<'_>],
@@ -140,7 +140,7 @@ fn copy(
     if clone.finish {
         args.extend([word("--finish"), word("--boot-disk"), CopyArg::Disk]);
     }
-    // In a chroot or after an update it may not be where the kernel says.
+    // In a chroot or after an update the path that the kernel reports may not exist.
     let this = std::env::current_exe().ok().filter(|path| path.exists());
     Ok((this.map_or("braid".to_owned(), |path| path.display().to_string()), args))
 }

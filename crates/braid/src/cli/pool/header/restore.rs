@@ -60,8 +60,8 @@ impl Restore {
         })
     }
 
-    /// The backup of this disk's header: by what is left of it, or by what the kernel has open;
-    /// else the only one whose volume is on no disk.
+    /// The backup of this disk's header, found by what is left of the header or by what the kernel
+    /// has open; otherwise the only backup whose volume is on no disk.
     fn backup(&self, seen: &Seen, disk: &Disk) -> Result<(PathBuf, LuksSuper), Failure> {
         if let Some(file) = &self.from {
             return Ok((file.clone(), read(file)?));
@@ -104,8 +104,8 @@ fn read(file: &Path) -> Result<LuksSuper, Failure> {
     found.ok_or_else(|| Failure::failed(format!("{} is no LUKS header", file.display())))
 }
 
-/// Nothing is on the disk that isn't the damaged header's, and nobody uses it but by the volume
-/// that the backup is of.
+/// Checks that the disk contains nothing except the damaged header's volume, and that it is in use
+/// only by the volume that the backup belongs to.
 fn check(seen: &Seen, disk: &Disk, kept: &LuksSuper) -> Result<(), Failure> {
     let open = seen.inventory.disks.iter().filter_map(|each| each.mapping.as_ref());
     let is_open_by_it = open.clone().any(|open| open.over == disk.path && open.volume == kept.uuid);

@@ -60,7 +60,7 @@ impl Add {
 }
 
 impl Add {
-    /// The disks that don't have the key yet. All of them are looked at before one is changed.
+    /// The disks that lack the key. All are checked before one is changed.
     fn lacking<'a>(
         &self,
         now: &Opener,
@@ -96,8 +96,9 @@ impl Add {
     }
 }
 
-/// Takes the key from these disks again, since others could not be given it, or the headers not be
-/// saved: a key that opens only some disks, or that nobody was shown, is worse than none.
+/// Removes the key from these disks again, since it couldn't be added to the others, or the headers
+/// couldn't be saved: a key that opens only some disks, or that nobody was shown, is worse than
+/// none.
 fn taken_back(given: &[&LuksVolume], new: &str, error: Failure) -> Failure {
     let still: Vec<&str> = given
         .iter()

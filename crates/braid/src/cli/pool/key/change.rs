@@ -35,7 +35,7 @@ impl Change {
         if old.is_same(&new)? {
             return Err(usage("the new passphrase equals the old one: nothing was changed"));
         }
-        // First all are looked at: nothing is changed by a mistyped passphrase.
+        // All are checked first: a mistyped passphrase changes nothing.
         let (mut to_change, mut to_finish) = (Vec::new(), Vec::new());
         for volume in &volumes {
             match (old.opens(&volume.path)?, new.opens(&volume.path)?) {
@@ -53,7 +53,8 @@ impl Change {
             }
         }
         let done = changed(&to_change, &to_finish, &old, &new);
-        // Also if it failed on some: the others' old headers have the old passphrase.
+        // Save them even if it failed on some: the old headers of the others have the old
+        // passphrase.
         let saved = self.key.saved(&volumes);
         done?;
         saved?;

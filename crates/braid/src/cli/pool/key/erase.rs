@@ -56,7 +56,7 @@ impl Erase {
         }
     }
 
-    /// What is on the disk, which has to be out of the pool for certain.
+    /// The volume on the disk, which must certainly not be part of the pool.
     fn volume(&self) -> Result<LuksVolume, Failure> {
         let seen = Seen::now(&self.consent.place.config());
         let (disk, name) = (seen.inventory.find(&self.disk)?, self.name.as_str());

@@ -106,7 +106,7 @@ impl Remove {
             confirm()?;
         }
         let done = removed(&having, self.slot, old.as_deref());
-        // Also if it failed on some: the others' old headers have the key.
+        // Save them even if it failed on some: the old headers of the others have the key.
         let saved = self.key.saved(&volumes);
         done?;
         saved?;
@@ -116,8 +116,8 @@ impl Remove {
 }
 
 impl Remove {
-    /// The disks that the key is to leave. A slot's number says nothing of which key it has: a disk
-    /// that came later has the same keys in others.
+    /// The disks from which to remove the key. A slot's number doesn't identify a key: a disk that
+    /// was added later has the same keys in other slots.
     fn chosen<'a>(
         &self,
         seen: &Seen,
@@ -153,7 +153,7 @@ impl Remove {
     }
 }
 
-/// Whether two key files have the same key. cryptsetup reads no more of one than this.
+/// Whether two key files contain the same key. cryptsetup doesn't read more of them than this.
 fn holds_the_same(one: &str, other: &str) -> bool {
     const LONGEST: u64 = 8 << 20;
     let read = |path: &str| -> std::io::Result<Zeroizing<Vec<u8>>> {

@@ -47,7 +47,7 @@ impl Sheet {
     }
 }
 
-/// The key as it is typed; a key file that holds other bytes is written as hexadecimal numbers.
+/// The key as one types it; a key file with other bytes is written in hexadecimal.
 fn by_file(opener: Option<Opener>) -> Result<Option<Zeroizing<String>>, Failure> {
     let Some(Opener::KeyFile(file)) = opener else { return Ok(None) };
     let bytes = fs::read(&file).map_err(|error| Failure::io(&format!("reading {file}"), &error))?;
@@ -60,7 +60,7 @@ fn by_file(opener: Option<Opener>) -> Result<Option<Zeroizing<String>>, Failure>
     Ok(Some(Zeroizing::new(if is_typed { text } else { format!("(hexadecimal) {text}") })))
 }
 
-/// As it is printed.
+/// The printed text.
 fn text(pool: &str, host: &str, date: &str, volumes: &[LuksVolume], key: Option<&str>) -> String {
     let disks: Vec<String> =
         volumes.iter().map(|volume| format!("  {}  {}", volume.uuid, volume.disk)).collect();

@@ -84,7 +84,7 @@ impl Schedule {
         timers(units).try_for_each(|timer| systemctl(&["enable", "--now", timer]))
     }
 
-    /// The service stays: other pools' timers start it.
+    /// The service stays: other pools' timers use it.
     fn take_away(&self, units: &[Unit], disable: bool) -> Result<(), Failure> {
         for timer in timers(units) {
             let file = self.units.join(timer);

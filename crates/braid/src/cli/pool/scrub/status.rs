@@ -26,11 +26,11 @@ struct Report {
     pool: String,
     uuid: Uuid,
     running: bool,
-    /// Share of it that is done, 0 to 1.
+    /// The finished share, 0 to 1.
     done: Option<f64>,
     /// How long ago the last one ended, in seconds.
     ended_s_ago: Option<u64>,
-    /// When that was is known only to root.
+    /// Whether only root may know when that was.
     may_not_be_read: bool,
     corrected: u64,
     uncorrectable: u64,

@@ -11,7 +11,7 @@ fn nat() -> Nat {
     Nat::new(HOME, PUBLIC, 5)
 }
 
-/// An IPv4 packet with right checksums.
+/// An IPv4 packet with valid checksums.
 fn ip(protocol: u8, source: Ipv4Addr, destination: Ipv4Addr, body: &[u8]) -> Vec<u8> {
     let mut packet = vec![0x45, 0, 0, 0, 0, 7, 0, 0, 64, protocol, 0, 0];
     packet.extend(source.octets());
@@ -93,7 +93,7 @@ fn only_those_written_to_get_in() {
     let outside = send(&mut nat, Time::ZERO, home(4000), SERVER);
     let mut stranger = transport(17, OTHER, outside, b"");
     assert_eq!(nat.inbound(Time::ZERO, &mut stranger), Err(NatRefusal::NoMapping));
-    // One mapping for all peers, which then may answer.
+    // One mapping is used for all peers, which may then answer.
     assert_eq!(send(&mut nat, Time::ZERO, home(4000), OTHER), outside);
     let mut known = transport(17, OTHER, outside, b"");
     assert_eq!(nat.inbound(Time::ZERO, &mut known), Ok(()));

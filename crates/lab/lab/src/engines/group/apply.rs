@@ -1,7 +1,6 @@
-//! Carries out a group's set-up in the lab's namespaces, by the same journal as
-//! the product does. Besides: programs get a `/run` of their own end, TEQL's
-//! devices are fetched from the machine's own namespace, and PPPoE's ends know
-//! each other's Ethernet addresses.
+//! Carries out a group's set-up in the lab's namespaces, with the product's journal. In addition,
+//! each end's programs get a `/run` of their own, TEQL's devices are moved from the machine's own
+//! namespace, and PPPoE's ends are told each other's Ethernet addresses.
 
 use super::super::process::{Process, Side, run_to_end, shell};
 use super::super::{Bench, EngineError, Running};
@@ -13,18 +12,18 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// One command that is to end.
+/// Timeout for a command that must finish.
 const COMMAND_LIMIT: Duration = Duration::from_secs(20);
-/// Runs a program that ends when its link is lost, as `braid up`'s keeper does.
+/// Restarts a program that ends when its link is lost, like `braid up`'s keeper.
 const STARTED_AGAIN: &str = "trap 'kill $pid; wait $pid; exit' TERM; \
      while :; do \"$@\" & pid=$!; wait $pid; sleep 1; done";
-/// A program has made its device by then, on a machine that is busy with other things, too.
+/// How long a program may take to create its device, even on a busy machine.
 const DEVICE_WITHIN: Duration = Duration::from_secs(60);
-/// A device that a namespace had is back by then: connections that nobody closed
-/// at the other end keep the namespace for a while after its last process.
+/// How long a device may take to return from a namespace: connections that the other end didn't
+/// close keep the namespace alive for a while after its last process.
 const DEVICE_BACK_WITHIN: Duration = Duration::from_secs(60);
 
-/// Sets `group` up at one end; programs that stay go to `running`.
+/// Sets `group` up at one end; long-running programs are added to `running`.
 pub(super) fn apply(
     group: &Group,
     side: Side,
@@ -67,7 +66,7 @@ pub(super) fn apply(
     end.reconcile(group, &done)
 }
 
-/// Lets every device hand over single packets only, as the links do.
+/// Makes every device pass only single packets, as the links do.
 pub(super) fn no_super_packets(bench: &Bench<'_>) -> Result<(), EngineError> {
     let text = "for device in $(ip -o link show | cut -d: -f2 | cut -d@ -f1); do \
                 ip link set dev $device gso_max_segs 1; done";
@@ -77,7 +76,7 @@ pub(super) fn no_super_packets(bench: &Bench<'_>) -> Result<(), EngineError> {
     Ok(())
 }
 
-/// The Ethernet address of the other end's device of a link of PPPoE's.
+/// The Ethernet address of the other end's device on a PPPoE link.
 pub(super) fn peer_mac(number: u32, side: Side) -> Result<MacAddress, EngineError> {
     let other = match side {
         Side::Home => Side::Concentrator,
@@ -86,7 +85,7 @@ pub(super) fn peer_mac(number: u32, side: Side) -> Result<MacAddress, EngineErro
     mac(number, other).parse().map_err(|_| EngineError::Unfit("too many links".to_owned()))
 }
 
-/// Locally administered.
+/// A locally administered address.
 fn mac(number: u32, side: Side) -> String {
     let side = match side {
         Side::Home => 1,
@@ -139,8 +138,8 @@ impl End<'_> {
         self.run(&format!("ip link set dev {device} address {}", mac(number, self.side)))
     }
 
-    /// Starts a program that stays. Each end has a /run of its own: both are on
-    /// one machine, and programs there would meet in their files.
+    /// Starts a long-running program. Each end has its own /run: both are on one machine, and their
+    /// programs' files would collide.
     fn start(&self, group: &Group, argv: &[String]) -> Result<Process, EngineError> {
         let name = argv.first().map_or("program", String::as_str);
         let free = (1..100).map(|number| self.log(name, number)).find(|log| !log.exists());
@@ -156,13 +155,13 @@ impl End<'_> {
         self.bench.scratch.join(format!("{}-{name}-{number}.log", self.side))
     }
 
-    /// Waits for the device of a program that runs.
+    /// Waits for the device of a running program.
     fn wait_for(&self, device: &Device, process: &mut Process) -> Result<(), EngineError> {
         let look = format!("ip link show dev {device}");
         self.run_until_it_works(&look, DEVICE_WITHIN, || process.check())
     }
 
-    /// Tries as long as `sense` finds some in it.
+    /// Retries as long as `sense` says that it may help.
     fn run_until_it_works(
         &self,
         text: &str,
@@ -182,10 +181,10 @@ impl End<'_> {
         }
     }
 
-    /// Takes a device that a module makes from the machine's own namespace.
+    /// Moves a device that a kernel module creates from the machine's own namespace.
     fn fetch(&self, module: &str, device: &Device) -> Result<(), EngineError> {
-        // The shell stays where it is; `$$` names its namespace. A device that a
-        // namespace had which has just gone comes back a while later.
+        // The shell stays in its namespace, which `$$` names. A device of a namespace that has just
+        // ended returns only after a while.
         let fetch = format!(
             "nsenter -t 1 -n sh -c 'ip link show dev {device} || modprobe {module} \
              max_equalizers=8' && nsenter -t 1 -n ip link set dev {device} netns $$ && true"

@@ -1,9 +1,9 @@
-//! Waits until both ends have every link in the group: a figure that was
-//! measured with half of the links would be a false one. What a sign is:
-//! * a bond's ports: the kernel says that they are up, and under 802.3ad that
-//!   both partners collect and distribute (IEEE 802.1AX-2020, 6.4.2.3);
-//! * a team's ports: teamd has let them in (option `enabled`);
-//! * PPP's links: each pppd says that its link is in the bundle.
+//! Waits until both ends have every link in the group: a figure measured with half of the links
+//! would be wrong. The signs are:
+//! * a bond's ports: the kernel reports them as up, and under 802.3ad both partners as collecting
+//!   and distributing (IEEE 802.1AX-2020, 6.4.2.3);
+//! * a team's ports: teamd has enabled them (option `enabled`);
+//! * PPP's links: each pppd reports that its link is in the bundle.
 
 use super::super::process::Side;
 use super::super::{Bench, EngineError, Running};
@@ -15,18 +15,17 @@ use std::io;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
-/// On a machine that is busy with other things, too: LCP tries again each 3 s,
-/// a session that failed is called anew.
+/// Long enough for a busy machine: LCP retries every 3 s, and a failed session is started again.
 const SETTLED_WITHIN: Duration = Duration::from_secs(60);
 
-/// What pppd 2.4 and 2.5 say when a link has become one of a bundle: its first
-/// one, and each other one.
+/// Messages of pppd 2.4 and 2.5 when a link has joined a bundle: for the first link, and for the
+/// others.
 const IN_THE_BUNDLE: [&str; 2] = ["New bundle ", "Link attached to "];
 
 /// Synchronised, collecting and distributing: a partner's or an actor's state.
 const CARRIES: u16 = 0x08 | 0x10 | 0x20;
 
-/// Waits for the engine of `groups`, one an end.
+/// Waits for the engine of `groups`, one per end.
 pub(super) fn settle(
     groups: &[(Side, Group)],
     bench: &Bench<'_>,
@@ -35,7 +34,7 @@ pub(super) fn settle(
     running.wait_until(SETTLED_WITHIN, bench, |running| first_missing(groups, bench, running))
 }
 
-/// What isn't in its group yet; `None` if all is.
+/// What isn't in its group yet; `None` if everything is.
 fn first_missing(
     groups: &[(Side, Group)],
     bench: &Bench<'_>,
@@ -55,7 +54,7 @@ fn first_missing(
                 for port in ports(namespace, group)? {
                     enabled += usize::from(is_enabled(namespace, group, &port.ifname)?);
                 }
-                // Those that wait are not.
+                // Backup ports aren't enabled.
                 let one = team.runner == Runner::ActiveBackup;
                 let wanted = if one { 1 } else { group.links.len() };
                 short_of("ports that teamd has enabled", enabled, wanted)
@@ -100,7 +99,7 @@ struct BondPort {
 }
 
 impl Port {
-    /// As a port of a bond; under LACP if both partners have agreed.
+    /// Whether it carries as a bond's port; under LACP only if both partners agree.
     fn carries(&self, lacp: bool) -> bool {
         let port = &self.linkinfo.info_slave_data;
         let states = [port.ad_actor_oper_port_state, port.ad_partner_oper_port_state];

@@ -9,12 +9,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// How long a receiver waits for one packet.
 const PATIENCE: Duration = Duration::from_millis(300);
-/// The receiver may not run for a while on a busy machine.
+/// Large, since the receiver may not run for a while on a busy machine.
 const BUFFER: usize = 4 << 20;
 
-/// A UDP socket that knows when the kernel received each packet (the
-/// `SO_TIMESTAMPNS` of socket(7)): when the receiving thread gets to run makes
-/// no difference.
+/// A UDP socket that knows when the kernel received each packet (`SO_TIMESTAMPNS` of socket(7)),
+/// independent of when the receiving thread runs.
 pub(super) struct StampedSocket(UdpSocket);
 
 /// A numbered packet and when it arrived.
@@ -60,8 +59,7 @@ impl StampedSocket {
         self.0.send_to(payload, to)
     }
 
-    /// The next packet, whose first four bytes are its number; `None` when none
-    /// comes for a while.
+    /// The next packet, whose first four bytes are its number; `None` if none arrives for a while.
     pub(super) fn receive(&self) -> io::Result<Option<Arrival>> {
         let mut number = [0u8; 4];
         // Eight-byte words: control messages are aligned to them.
