@@ -202,6 +202,26 @@ fn known_in(section: &str) -> BTreeSet<String> {
     of_section.collect()
 }
 
+/// The sections that the reader lists as known.
+fn known_sections() -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for head in ["", "[interface]\nname = \"g\"\nengine = \"bonding\"\n"] {
+        let text = format!("{head}[{NOBODYS_KEY}]\n");
+        let told = AnyConfig::parse(&text, Path::new("/etc/braid/braid.toml")).unwrap_err();
+        let told = told.to_string();
+        let start = format!("unknown section \"{NOBODYS_KEY}\"; known here: ");
+        let list = told.lines().find_map(|line| Some(line.split_once(&start)?.1));
+        found.extend(list.unwrap_or_else(|| panic!("{told}")).split(", ").map(str::to_owned));
+    }
+    found
+}
+
+#[test]
+fn every_section_has_a_form_in_uci() {
+    let outer = sections().into_iter().filter(|section| !section.contains('.'));
+    assert_eq!(outer.collect::<BTreeSet<_>>(), known_sections());
+}
+
 #[test]
 fn the_kinds_of_all_keys_are_those_that_the_reader_of_the_config_takes() {
     let mut keys = 0;

@@ -1,5 +1,6 @@
 //! The state of the pools at the last look of a process that may query disks; the daemon may not.
 
+use braid_durable::state_file;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
@@ -84,25 +85,47 @@ pub struct FindingLine {
 
 /// Maximum size of the file; more than any host's pools need.
 const MOST: u64 = 4 << 20;
+/// The file's format.
+const VERSION: u32 = 1;
 
 impl PoolsLook {
     /// Reads what [`PoolsLook::write`] wrote; `None` if there is no file.
     ///
     /// # Errors
-    /// The system's error, or that the file is something else.
+    /// The system's error; that the file is something else, or that a newer Braid wrote it.
     pub fn read(file: &Path) -> io::Result<Option<PoolsLook>> {
         let text = match braid_durable::read_text(file, MOST) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             text => text?,
         };
-        serde_json::from_str(&text).map(Some).map_err(io::Error::from)
+        state_file::from_json_or_bare(VERSION, text.as_bytes()).map(Some)
     }
 
-    /// Writes it.
+    /// Writes it, also over a newer Braid's: each look is made anew, so nothing is lost.
     ///
     /// # Errors
     /// The system's error; the file then stays unchanged.
     pub fn write(&self, file: &Path) -> io::Result<()> {
-        braid_durable::replace(file, &serde_json::to_vec(self)?, Some(0o640))
+        braid_durable::replace(file, &state_file::to_json(VERSION, self)?, Some(0o640))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_a_version_is_read_and_a_newer_one_is_refused_and_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pools.json");
+        let look = PoolsLook { looked_unix: 7, ..PoolsLook::default() };
+        std::fs::write(&file, serde_json::to_vec(&look).unwrap()).unwrap();
+        assert_eq!(PoolsLook::read(&file).unwrap().as_ref(), Some(&look));
+        std::fs::write(&file, state_file::to_json(VERSION + 1, &look).unwrap()).unwrap();
+        let why = PoolsLook::read(&file).unwrap_err().to_string();
+        assert!(why.contains("a newer braid wrote it"), "{why}");
+        look.write(&file).unwrap();
+        assert_eq!(PoolsLook::read(&file).unwrap().as_ref(), Some(&look));
+        assert!(std::fs::read_to_string(&file).unwrap().contains("\"version\": 1"));
     }
 }
