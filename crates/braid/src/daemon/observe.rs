@@ -49,9 +49,12 @@ impl Observer {
         if !config.history.keep {
             return Ok(Observer::none());
         }
+        let settings = settings(config);
         // If this fails, so does opening the file in it, which reports the error.
-        let _ = std::fs::create_dir_all(&config.interface.state_dir);
-        let (recorder, mut keeping) = Recorder::new(settings(config));
+        if let Some(folder) = settings.file.parent() {
+            let _ = std::fs::create_dir_all(folder);
+        }
+        let (recorder, mut keeping) = Recorder::new(settings);
         let recording = supervise::start_unneeded("braid-history", move || keeping.run())?;
         let recording = Mutex::new(Some(recording));
         Ok(Observer { recorder: Some(recorder), recording, ..Observer::none() })
@@ -213,7 +216,9 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
 
 #[cfg(test)]
 mod tests {
+    use super::{Config, Observer};
     use braid_control::status::{LinkStatus, PathState, PathStatus, PeerStatus, Status};
+    use std::time::{Duration, Instant};
 
     /// A home with these links, connected.
     pub fn status(links: &[&str]) -> Status {
@@ -232,6 +237,22 @@ mod tests {
             }],
             ..Status::default()
         }
+    }
+
+    /// Where the state lasts and the history is in memory, as on OpenWrt after each boot.
+    #[test]
+    fn the_historys_folder_is_made_wherever_it_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let text = "[interface]\nprivate_key_file = \"k\"\nlisten = \"0.0.0.0:1\"\n\
+                    state_dir = \"state\"\n[history]\nfile = \"var/braid/history.db\"\n";
+        let config = Config::parse(text, &folder.path().join("c.toml")).unwrap();
+        let observer = Observer::start(&config).unwrap();
+        let give_up = Instant::now() + Duration::from_secs(60);
+        while !folder.path().join("var/braid/history.db").exists() {
+            assert!(Instant::now() < give_up, "there is no history");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        observer.stop();
     }
 
     pub fn path(link: &str, rx_bytes: u64) -> PathStatus {

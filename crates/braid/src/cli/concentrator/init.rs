@@ -1,6 +1,6 @@
 use super::super::failure::{Failure, FailureKind};
-use super::super::service;
 use super::super::{Global, failure};
+use super::super::{openwrt, service};
 use super::add_home::{NewHome, show_qr_code};
 use super::overheard::overheard;
 use super::taken::{Adding, Taken};
@@ -12,6 +12,11 @@ use ipnet::IpNet;
 use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+/// Where state is on OpenWrt, whose `/var` is memory: who joined, and the certificate that join
+/// lines name, must be there after a reboot. History would wear out the flash.
+const ON_FLASH: (&str, &str) =
+    ("state_dir = \"state\"\n", "\n[history]\nfile = \"/var/lib/braid/history.db\"\n");
 
 impl Init {
     pub fn run(&self, global: &Global) -> Result<(), Failure> {
@@ -29,7 +34,8 @@ impl Init {
         let endpoints = self.endpoints(port)?;
         let key = PrivateKey::generate(&mut os_random());
         let key_file = file.with_extension("key");
-        let text = self.config(port, &key_file)? + &self.fleet(&endpoints);
+        let is_on_openwrt = openwrt::Service::of(&file).is_some();
+        let text = self.config(port, &key_file, is_on_openwrt)? + &self.fleet(&endpoints);
         // Checked before anything is written.
         let mut editor = ConfigEditor::from_text(&text, &file)?;
         let planned = editor.check()?;
@@ -183,7 +189,7 @@ impl Init {
         )
     }
 
-    fn config(&self, port: u16, key_file: &Path) -> Result<String, Failure> {
+    fn config(&self, port: u16, key_file: &Path, is_on_openwrt: bool) -> Result<String, Failure> {
         let ours = [IpNet::from(self.network), IpNet::from(self.network6)].map(|network| {
             let first = network.hosts().find(|address| *address != network.network());
             first.map(|address| format!("\"{address}/{}\"", network.prefix_len()))
@@ -194,6 +200,7 @@ impl Init {
             ));
         };
         let key_name = key_file.file_name().unwrap_or_default().to_string_lossy();
+        let (state, history) = if is_on_openwrt { ON_FLASH } else { ("", "") };
         let split_tcp = if self.split_tcp { "\n[split_tcp]\n" } else { "" };
         Ok(format!(
             "# Written by `braid concentrator init`. `braid config check` checks it.\n\
@@ -202,9 +209,9 @@ impl Init {
              private_key_file = \"{key_name}\"\n\
              addresses = [{v4}, {v6}]\n\
              listen = [\"0.0.0.0:{port}\", \"[::]:{port}\"]\n\
-             \n\
+             {state}\n\
              [routing]\n\
-             masquerade = true\n{split_tcp}"
+             masquerade = true\n{split_tcp}{history}"
         ))
     }
 }
@@ -225,4 +232,32 @@ fn make_directory(file: &Path) -> Result<(), Failure> {
 fn write_new(file: &Path, text: &str) -> Result<(), Failure> {
     braid_durable::create(file, text.as_bytes(), 0o644)
         .map_err(|error| Failure::io(&format!("writing {}", file.display()), &error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Alone {
+        #[command(flatten)]
+        init: Init,
+    }
+
+    fn config(is_on_openwrt: bool) -> Config {
+        let file = Path::new("/etc/braid/braid.toml");
+        let Alone { init } = Alone::parse_from(["init"]);
+        let text = init.config(51900, &file.with_extension("key"), is_on_openwrt).unwrap();
+        Config::parse(&text, file).unwrap()
+    }
+
+    #[test]
+    fn on_openwrt_state_is_on_flash_and_history_in_memory() {
+        let router = config(true);
+        assert_eq!(router.interface.state_dir, Path::new("/etc/braid/state"));
+        assert_eq!(router.history.file.as_deref(), Some("/var/lib/braid/history.db".as_ref()));
+        assert!(router.routing.masquerade);
+        assert_eq!(config(false).interface.state_dir, Path::new("/var/lib/braid"));
+    }
 }
