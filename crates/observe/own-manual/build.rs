@@ -4,6 +4,7 @@
 use braid_manual::input::{Reading, read};
 use braid_manual::site::{Input, Options, build};
 use flate2::{Compression, GzBuilder};
+use std::env;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
@@ -23,7 +24,9 @@ const ORDER: [&str; 8] = [
 ];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../docs").canonicalize()?;
+    // Read when it runs: a target folder that several worktrees share may hold another's program.
+    let this = env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?;
+    let docs = Path::new(&this).join("../../../docs").canonicalize()?;
     println!("cargo::rerun-if-changed={}", docs.display());
     let files: Vec<PathBuf> = ORDER.iter().map(|name| docs.join(name)).collect();
     let version = Some(env!("CARGO_PKG_VERSION").to_owned());
