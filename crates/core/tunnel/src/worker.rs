@@ -91,6 +91,12 @@ impl PeerId {
     pub fn worker(self) -> u8 {
         (self.0 >> PLACE_BITS) as u8
     }
+
+    /// Its place among the peers of its worker, from 0.
+    #[inline]
+    pub(crate) fn place(self) -> usize {
+        (self.0 & ((1 << PLACE_BITS) - 1)) as usize
+    }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 #[derive(Debug, Default)]
 pub(super) struct Timers {
     queue: BinaryHeap<Reverse<(Time, PeerId)>>,
+    /// By their places among this worker's peers.
     peers: Vec<Timer>,
 }
 
@@ -25,7 +26,7 @@ struct Timer {
 impl Timers {
     /// From now on the peer is to be called at `at`, or not at all.
     pub fn set(&mut self, id: PeerId, at: Option<Time>) {
-        let index = id.0 as usize;
+        let index = id.place();
         if self.peers.len() <= index {
             self.peers.resize(index + 1, Timer::default());
         }
@@ -51,7 +52,7 @@ impl Timers {
                 return None;
             }
             self.queue.pop();
-            let Some(timer) = self.peers.get_mut(id.0 as usize) else { continue };
+            let Some(timer) = self.peers.get_mut(id.place()) else { continue };
             if timer.queued != Some(at) {
                 continue;
             }
@@ -69,7 +70,20 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Worker;
     use proptest::prelude::*;
+    use std::num::NonZeroU8;
+
+    #[test]
+    fn a_peer_of_any_worker_takes_the_room_of_its_place() {
+        for worker in Worker::all(NonZeroU8::MAX) {
+            let mut timers = Timers::default();
+            let peer = worker.peer(3);
+            timers.set(peer, Some(Time::from_millis(1)));
+            assert_eq!(timers.peers.len(), 4);
+            assert_eq!(timers.pop_due(Time::from_millis(1)), Some(peer));
+        }
+    }
 
     proptest! {
         /// Against the plain way: a list that is searched.
