@@ -3,10 +3,14 @@
 
 mod challenges;
 mod introductions;
+mod links;
 mod order;
 mod quota;
 mod report;
 pub mod translate;
+mod willingness;
+
+pub use links::period_end;
 
 use super::beat;
 use super::bell::Bell;
@@ -14,21 +18,16 @@ use super::classes;
 use super::data_channel::{Command, Commands, Introduction, Published, Referring, Setup, Snapshot};
 use super::reconfigure::{Change, NewPeer};
 use super::supervise::start_thread;
-use braid_control::config::{Cap, Link, Name, QuotaPeriod, Transport, XorHash};
-use braid_control::quota_file::{QuotaCounter, QuotaCounters};
+use braid_control::config::{Cap, Name, Transport, XorHash};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle, Listening, Stopped};
 use braid_handshake::PublicKey;
 use braid_inner::Layer;
-use braid_linux::udp::Family;
 use braid_tunnel::routing::Room;
-use braid_tunnel::{
-    Change as Core, Event, LinkConfig, LinkId, PeerId, Referral, Tunnel, TunnelConfig, Worker,
-};
-use braid_units::ByteSize;
+use braid_tunnel::{Change as Core, Event, LinkId, PeerId, Referral, Tunnel, TunnelConfig, Worker};
 use challenges::Challenges;
 use introductions::Introductions;
-use quota::Quota;
+use links::{FIRST_LISTENING, FIRST_LISTENING_TLS, Links};
 use report::Reporter;
 use std::collections::BTreeMap;
 use std::io;
@@ -36,7 +35,8 @@ use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
+use willingness::Willingness;
 
 /// How often a snapshot is published and quotas are counted.
 pub const TICK: Duration = Duration::from_millis(200);
@@ -45,15 +45,6 @@ pub const TICK: Duration = Duration::from_millis(200);
 const SOON: Duration = Duration::from_millis(10);
 /// How often flows are read: every this many ticks.
 const FLOWS_EACH: u32 = 5;
-/// See [`Core::SetRank`].
-const MOST_WILLING: u8 = 0;
-const LEAST_WILLING: u8 = u8::MAX;
-/// Listening sockets are links of their own, numbered from here...
-const FIRST_LISTENING: u16 = 0x8000;
-/// ...and those where homes connect by TLS from here.
-const FIRST_LISTENING_TLS: u16 = LinkId::FIRST_REPAIRED;
-/// Links that leave by TLS.
-const FIRST_LEAVING_TLS: u16 = 0xe000;
 /// Their name in the log.
 const LISTENING: &str = "(listening)";
 
@@ -103,15 +94,12 @@ pub fn start(
         plane,
         room,
         xor_hash: setup.xor_hash,
-        links: BTreeMap::new(),
+        links: Links::default(),
         peers: BTreeMap::new(),
-        numbers: BTreeMap::new(),
-        counted: BTreeMap::new(),
         introductions: Introductions::default(),
         reporter: Reporter::new(setup.mode),
         unwatched: BTreeMap::new(),
-        draining: false,
-        ranks: BTreeMap::new(),
+        willingness: Willingness::default(),
         referrals: BTreeMap::new(),
         challenges: Challenges::new(addresses),
         bell,
@@ -119,47 +107,22 @@ pub fn start(
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
 }
 
-/// The end of the quota period that contains this moment (both Unix seconds).
-pub fn period_end(period: QuotaPeriod, at: i64) -> i64 {
-    translate::period(period).end(at)
-}
-
 struct Bridge {
     plane: Handle,
     room: Arc<Room>,
     xor_hash: XorHash,
-    links: BTreeMap<Name, BridgedLink>,
+    links: Links,
     peers: BTreeMap<PeerId, BridgedPeer>,
-    /// Numbers stay assigned to names: a link that returns continues with its path.
-    numbers: BTreeMap<(Name, Transport), LinkId>,
-    /// Bytes of each link's paths when they were last added to its quota. A link that returns
-    /// continues with its paths' counters.
-    counted: BTreeMap<LinkId, u64>,
     introductions: Introductions,
     reporter: Reporter,
     /// See [`Snapshot::unwatched`].
     unwatched: BTreeMap<String, String>,
-    /// Homes are asked to move to another concentrator.
-    draining: bool,
-    /// How willing this concentrator is to serve some homes, from the fleet.
-    ranks: BTreeMap<PublicKey, u8>,
+    willingness: Willingness,
     /// Where homes are referred, from the fleet.
     referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
     /// Challenges for a home's connections after it moved.
     challenges: Challenges,
     bell: Bell,
-}
-
-struct BridgedLink {
-    /// For the core, each transport is a link.
-    ids: BTreeMap<Transport, LinkId>,
-    link: Link,
-    /// Its tier, considering its price.
-    tier: u8,
-    quota: Option<Quota>,
-    exhausted: bool,
-    /// Largest IP packet that its device takes, bytes.
-    device_mtu: u16,
 }
 
 struct BridgedPeer {
@@ -215,7 +178,7 @@ impl Bridge {
             published_at = Instant::now();
             next = beat::next(TICK, Duration::ZERO, Instant::now());
             let Ok(report) = self.plane.report() else { break };
-            self.count_quotas(&report);
+            self.links.count_quotas(&report, &self.plane);
             self.follow_troubles(&report);
             self.follow_unwatched(&report);
             if ticks % FLOWS_EACH == 0 {
@@ -235,7 +198,7 @@ impl Bridge {
                     malformed: report.tun.malformed,
                 },
                 traffic: Arc::clone(&traffic),
-                quotas: self.quotas(),
+                quotas: self.links.quotas(),
                 unwatched: self.unwatched.clone(),
                 introduced: self.introductions.waiting(),
                 referring: self.referring(),
@@ -257,25 +220,18 @@ impl Bridge {
         match command {
             Command::Change(change) => self.change(*change),
             Command::AttachSocket { link, transport, socket, device_mtu } => {
-                let id = self.number(&link, transport);
-                let Some(known) = self.links.get_mut(&link) else { return Ok(()) };
-                known.ids.insert(transport, id);
-                let mtu = device_mtu.unwrap_or(1500).clamp(1280, u32::from(u16::MAX));
-                known.device_mtu = mtu as u16;
-                let config = known.config();
+                let Some((id, config)) = self.links.attach(&link, transport, device_mtu) else {
+                    return Ok(());
+                };
                 match transport {
                     Transport::Udp => tracing::info!(link = link.as_str(), "link in use"),
                     other => tracing::info!(link = link.as_str(), "trying {other}"),
                 }
                 self.plane.attach(id, config, socket)
             }
-            Command::DetachSocket { link, family } => self.detach(&link, family),
+            Command::DetachSocket { link, family } => self.links.detach(&link, family, &self.plane),
             Command::CloseTransport { link, transport } => {
-                let known = self.links.get_mut(&link);
-                match known.and_then(|known| known.ids.remove(&transport)) {
-                    Some(id) => self.plane.change(Core::RemoveLink(id)),
-                    None => Ok(()),
-                }
+                self.links.close(&link, transport, &self.plane)
             }
             Command::ExpireEnrolment(line) => {
                 self.introductions.expire(&line);
@@ -296,19 +252,10 @@ impl Bridge {
 
     fn change(&mut self, change: Change) -> Result<(), Stopped> {
         match change {
-            Change::AddLink { link, used } => {
-                self.add_link(link, used);
-                self.order_links()
-            }
+            Change::AddLink { link, used } => self.links.add(link, used, &self.plane),
             // The reconciler has closed the sockets of a link that has another egress now.
-            Change::SetLink(link) | Change::RebindLink(link) => self.set_link(link),
-            Change::RemoveLink(name) => {
-                let Some(link) = self.links.remove(&name) else { return Ok(()) };
-                for id in link.ids.into_values() {
-                    self.plane.change(Core::RemoveLink(id))?;
-                }
-                self.order_links()
-            }
+            Change::SetLink(link) | Change::RebindLink(link) => self.links.set(link, &self.plane),
+            Change::RemoveLink(name) => self.links.remove(&name, &self.plane),
             Change::AddPeer(new) => self.add_peer(new),
             Change::RemovePeer(key) => self.remove_peer(&key),
             Change::SetLimit { home, limit } => match self.peer_of(&home) {
@@ -321,12 +268,12 @@ impl Bridge {
             }
             Change::SetDraining(draining) => {
                 let before = self.ranks_now();
-                self.draining = draining;
+                self.willingness.draining = draining;
                 self.say_ranks(&before)
             }
             Change::SetRanks(ranks) => {
                 let before = self.ranks_now();
-                self.ranks = ranks;
+                self.willingness.ranks = ranks;
                 self.say_ranks(&before)
             }
             Change::SetCapacity(capacity) => {
@@ -365,16 +312,8 @@ impl Bridge {
             .collect()
     }
 
-    /// How willing this concentrator is to serve a home.
-    fn rank(&self, home: &PublicKey) -> u8 {
-        match self.draining {
-            true => LEAST_WILLING,
-            false => self.ranks.get(home).copied().unwrap_or(MOST_WILLING),
-        }
-    }
-
     fn ranks_now(&self) -> BTreeMap<PeerId, u8> {
-        self.peers.iter().map(|(id, peer)| (*id, self.rank(&peer.public_key))).collect()
+        self.peers.iter().map(|(id, peer)| (*id, self.willingness.rank(&peer.public_key))).collect()
     }
 
     /// Tells those homes whose rank has changed.
@@ -385,41 +324,6 @@ impl Bridge {
             }
         }
         Ok(())
-    }
-
-    fn add_link(&mut self, link: Link, used: Option<QuotaCounter>) {
-        let ids = BTreeMap::from([(Transport::Udp, self.number(&link.name, Transport::Udp))]);
-        let mut quota = link.quota.as_ref().map(translate::quota);
-        if let (Some(quota), Some(used)) = (&mut quota, used) {
-            quota.restore(ByteSize::from_bytes(used.used_bytes), used.period_start_unix);
-        }
-        let tier = link.tier;
-        let known = BridgedLink { ids, link, tier, quota, exhausted: false, device_mtu: 1500 };
-        self.links.insert(known.link.name.clone(), known);
-    }
-
-    fn number(&mut self, link: &Name, transport: Transport) -> LinkId {
-        let next = self.numbers.len() as u16;
-        let next = match transport {
-            Transport::Tls => LinkId(FIRST_LEAVING_TLS + next % (u16::MAX - FIRST_LEAVING_TLS)),
-            Transport::Udp | Transport::UdpFallback => LinkId(next % FIRST_LISTENING),
-        };
-        *self.numbers.entry((link.clone(), transport)).or_insert(next)
-    }
-
-    fn set_link(&mut self, link: Link) -> Result<(), Stopped> {
-        let Some(known) = self.links.get_mut(&link.name) else { return Ok(()) };
-        match (&mut known.quota, &link.quota) {
-            (Some(quota), Some(new)) => {
-                quota.change(new.bytes, translate::period(new.period), unix_seconds());
-            }
-            (quota, new) => *quota = new.as_ref().map(translate::quota),
-        }
-        let now = unix_seconds();
-        known.exhausted = known.quota.as_ref().is_some_and(|q| q.exhausted(now));
-        known.link = link;
-        known.set(&self.plane)?;
-        self.order_links()
     }
 
     fn add_peer(&mut self, new: NewPeer) -> Result<(), Stopped> {
@@ -450,8 +354,8 @@ impl Bridge {
             stands_in_for: peer.stands_in_for,
         };
         self.peers.insert(id, known);
-        let rank = self.rank(&peer_key);
-        if rank != MOST_WILLING {
+        let rank = self.willingness.rank(&peer_key);
+        if rank != willingness::MOST {
             self.plane.change(Core::SetRank(id, rank))?;
         }
         if let Some(referrals) = self.referrals.get(&peer_key) {
@@ -483,30 +387,9 @@ impl Bridge {
         }
         if self.peers.is_empty() {
             // Another peer's paths count from 0.
-            self.counted.clear();
+            self.links.forget_counters();
         }
         self.plane.change(Core::RemovePeer(id))
-    }
-
-    /// A link's price may change the order of others.
-    fn order_links(&mut self) -> Result<(), Stopped> {
-        let links: Vec<&Link> = self.links.values().map(|known| &known.link).collect();
-        let tiers = order::tiers(&links);
-        for (known, tier) in self.links.values_mut().zip(tiers) {
-            if std::mem::replace(&mut known.tier, tier) != tier {
-                known.set(&self.plane)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn detach(&self, name: &Name, family: Family) -> Result<(), Stopped> {
-        let Some(known) = self.links.get(name) else { return Ok(()) };
-        tracing::info!(link = name.as_str(), "link away");
-        match known.ids.get(&Transport::Udp) {
-            Some(&id) => self.plane.detach(id, family),
-            None => Ok(()),
-        }
     }
 
     fn peer_of(&self, key: &PublicKey) -> Option<PeerId> {
@@ -517,10 +400,6 @@ impl Bridge {
     /// elsewhere.
     fn note_events(&mut self) -> bool {
         let mut news = false;
-        let mut names: BTreeMap<LinkId, &str> = BTreeMap::new();
-        for link in self.links.values() {
-            names.extend(link.ids.values().map(|id| (*id, link.link.name.as_str())));
-        }
         for event in self.plane.events() {
             match event {
                 Event::Handshake { peer, anew } => {
@@ -578,7 +457,7 @@ impl Bridge {
                 }
                 Event::Path { peer, link, path, state } => {
                     let peer = self.peers.get(&peer).map_or("", |p| p.name.as_str());
-                    let link = names.get(&link).copied().unwrap_or("-");
+                    let link = self.links.name_of(link).map_or("-", Name::as_str);
                     tracing::debug!(peer, link, path, ?state, "path");
                 }
             }
@@ -604,10 +483,7 @@ impl Bridge {
 
     /// Reports sockets that the kernel refuses to watch, and those that it watches again.
     fn follow_unwatched(&mut self, report: &braid_dataplane::Report) {
-        let name = |id: &LinkId| {
-            let known = self.links.values().find(|link| link.ids.values().any(|own| own == id));
-            known.map_or(LISTENING, |link| link.link.name.as_str()).to_owned()
-        };
+        let name = |id: &LinkId| self.links.name_of(*id).map_or(LISTENING, Name::as_str).to_owned();
         let now: BTreeMap<String, String> = report
             .unwatched
             .iter()
@@ -624,50 +500,6 @@ impl Bridge {
         }
         self.unwatched = now;
     }
-
-    /// Counts quotas. A link whose quota is used up is used only when nothing else works.
-    fn count_quotas(&mut self, report: &braid_dataplane::Report) {
-        let now = unix_seconds();
-        for link in self.links.values_mut() {
-            let mut news = 0;
-            for &id in link.ids.values() {
-                let paths = report.peers.iter().flat_map(|(_, p)| &p.paths);
-                let total: u64 = paths
-                    .filter(|p| p.link == id)
-                    .map(|p| p.counters.sent_bytes + p.counters.received_bytes)
-                    .sum();
-                // Zero: the link may be back, but its paths not yet.
-                if total > 0 {
-                    let before = self.counted.insert(id, total).unwrap_or(0);
-                    news += total.saturating_sub(before);
-                }
-            }
-            let Some(quota) = &mut link.quota else { continue };
-            quota.charge(news, now);
-            let exhausted = quota.exhausted(now);
-            if exhausted != link.exhausted {
-                link.exhausted = exhausted;
-                if exhausted {
-                    tracing::warn!(link = link.link.name.as_str(), "its quota is used up");
-                }
-                let _ = link.set(&self.plane);
-            }
-        }
-    }
-
-    fn quotas(&self) -> QuotaCounters {
-        let now = unix_seconds();
-        let counter = |quota: &Quota| QuotaCounter {
-            used_bytes: quota.used(now).bytes(),
-            period_start_unix: quota.period_start().unwrap_or_default(),
-        };
-        self.links
-            .iter()
-            .filter_map(|(name, link)| {
-                Some((name.as_str().to_owned(), counter(link.quota.as_ref()?)))
-            })
-            .collect()
-    }
 }
 
 fn limited(home: PeerId, limit: Cap) -> Core {
@@ -677,21 +509,6 @@ fn limited(home: PeerId, limit: Cap) -> Core {
 fn refer(home: PeerId, referrals: Option<&Vec<Arc<Referral>>>) -> Core {
     let referrals = referrals.into_iter().flatten();
     Core::Refer(home, referrals.map(|referral| Referral::clone(referral)).collect())
-}
-
-impl BridgedLink {
-    fn set(&self, plane: &Handle) -> Result<(), Stopped> {
-        self.ids.values().try_for_each(|id| plane.change(Core::SetLink(*id, self.config())))
-    }
-
-    fn config(&self) -> LinkConfig {
-        translate::link(&self.link, self.tier, self.exhausted, self.device_mtu)
-    }
-}
-
-fn unix_seconds() -> i64 {
-    let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(unix.as_secs()).unwrap_or(i64::MAX)
 }
 
 /// An unpredictable number, for the flow hash's key and the instance.

@@ -5,6 +5,7 @@
 //! only its own homes move, spread over the others, and they return when it does.
 
 use crate::records::{Concentrator, Fleet, Home};
+use braid_wire::Service;
 use sha2::{Digest, Sha256};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +13,9 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The most willing.
 pub const FIRST: u8 = 0;
 /// Has no room: used only if no other answers.
-pub const FULL: u8 = 254;
+pub const FULL: u8 = Service::FULL;
 /// Draining.
-pub const DRAINING: u8 = 255;
+pub const DRAINING: u8 = Service::DRAINING;
 
 /// How many concentrators a home is referred to: its own and two more, so that an alternative is
 /// left when one fails. If all of them are full, it is also referred to one that has room.

@@ -1,7 +1,7 @@
 //! A fleet in virtual time, with sites that fail and are cut off: the limits that it must keep.
 
 #[allow(dead_code)]
-#[path = "../examples/fleet/world.rs"]
+#[path = "../examples/fleet/world/mod.rs"]
 mod world;
 
 use std::time::Duration;

@@ -1,8 +1,10 @@
 //! Turns the core's reports into status.
 
-use super::{BridgedLink, BridgedPeer, FIRST_LISTENING_TLS};
+use super::BridgedPeer;
+use super::links::{BridgedLink, FIRST_LISTENING_TLS, Links};
+use super::willingness;
 use crate::daemon::data_channel::PeerFlows;
-use braid_control::config::{Mode, Name, Transport};
+use braid_control::config::{Mode, Transport};
 use braid_control::status::{PathState, PathStatus, PeerStatus, QueueStatus, RepairStatus};
 use braid_dataplane::Report;
 use braid_tunnel::{LinkId, PathReport, PeerId, PeerReport, TrafficReport};
@@ -68,7 +70,7 @@ impl Reporter {
         &mut self,
         report: &Report,
         peers: &BTreeMap<PeerId, BridgedPeer>,
-        links: &BTreeMap<Name, BridgedLink>,
+        links: &Links,
     ) -> Vec<PeerStatus> {
         let by_id = by_id(links);
         self.traffic.retain(|(id, _), _| peers.contains_key(id));
@@ -86,7 +88,7 @@ impl Reporter {
         traffic: Vec<(PeerId, TrafficReport)>,
         report: &Report,
         peers: &BTreeMap<PeerId, BridgedPeer>,
-        links: &BTreeMap<Name, BridgedLink>,
+        links: &Links,
     ) -> Vec<PeerFlows> {
         let by_id = by_id(links);
         let flows = traffic.into_iter().filter_map(|(id, flows)| {
@@ -126,7 +128,7 @@ impl Reporter {
                 .and_then(|id| peers.get(&id))
                 .map(|server| server.name.as_str().to_owned()),
             stands_in_for: known.stands_in_for.as_ref().map(|name| name.as_str().to_owned()),
-            draining: peer.rank == super::LEAST_WILLING,
+            draining: peer.rank == willingness::LEAST,
             served_here: peer.served.map(|served| served.here),
             served_epoch: peer.served.filter(|served| served.here).map(|served| served.epoch),
             refused: peer.refused,
@@ -213,9 +215,9 @@ impl Reporter {
     }
 }
 
-fn by_id(links: &BTreeMap<Name, BridgedLink>) -> LinksById<'_> {
+fn by_id(links: &Links) -> LinksById<'_> {
     let mut by_id = LinksById::new();
-    for link in links.values() {
+    for link in links.iter() {
         by_id.extend(link.ids.iter().map(|(transport, id)| (*id, (link, *transport))));
     }
     by_id

@@ -137,17 +137,18 @@ impl<K: Ord + Copy> Residents<K> {
         Admitted::Refused
     }
 
-    /// A home is told that there is no room.
-    pub fn turn_away(&mut self, home: K, now: Time) {
-        if self.refused.is_empty() {
-            self.look_at = now + LOOKED_EVERY;
+    /// If the last place is taken, turns these homes away before they come in vain. Returns those
+    /// to be told, which are neither served here nor turned away already.
+    pub fn turn_away_if_full(&mut self, homes: impl IntoIterator<Item = K>, now: Time) -> Vec<K> {
+        if self.room.free() > 0 {
+            return Vec::new();
         }
-        self.refused.insert(home);
-    }
-
-    /// Whether the last place is taken: homes that aren't here are told before they come.
-    pub fn is_full(&self) -> bool {
-        self.room.free() == 0
+        let untold = |home: &K| !self.served.contains(home) && !self.refused.contains(home);
+        let untold: Vec<K> = homes.into_iter().filter(untold).collect();
+        for home in &untold {
+            self.turn_away(*home, now);
+        }
+        untold
     }
 
     /// The home is gone: there are no keys with it any more.
@@ -212,6 +213,13 @@ impl<K: Ord + Copy> Residents<K> {
     /// Something else is said to the home than that there is no room.
     pub fn forget_refusal(&mut self, home: K) {
         self.refused.remove(&home);
+    }
+
+    fn turn_away(&mut self, home: K, now: Time) {
+        if self.refused.is_empty() {
+            self.look_at = now + LOOKED_EVERY;
+        }
+        self.refused.insert(home);
     }
 
     fn give_back(&mut self, home: K) {
@@ -309,6 +317,18 @@ mod tests {
         homes.forget_refusal(4);
         homes.hear(2, false, at(2500));
         assert_eq!((homes.welcome(at(3000)), homes.deadline()), (vec![5], None));
+    }
+
+    #[test]
+    fn once_the_last_place_is_taken_others_are_told_once() {
+        let mut homes = Residents::new(Arc::new(Room::new(2)));
+        homes.hear(1, true, at(0));
+        assert_eq!(homes.turn_away_if_full([1, 3, 4], at(0)), vec![], "there is room");
+        homes.hear(2, true, at(0));
+        homes.hear(3, true, at(0));
+        assert_eq!(homes.turn_away_if_full([1, 2, 3, 4], at(0)), [4]);
+        assert_eq!(homes.turn_away_if_full([1, 2, 3, 4], at(0)), vec![], "it knows");
+        assert!(homes.has_turned_away(4) && !homes.is_refused(4));
     }
 
     proptest! {

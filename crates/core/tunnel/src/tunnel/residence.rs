@@ -27,17 +27,11 @@ impl Tunnel {
 
     /// Where the last place is taken, those that have others hear so before they come in vain.
     fn tell_others(&mut self, now: Time) {
-        if !self.residents.is_full() {
-            return;
-        }
-        let residents = &self.residents;
-        let is_elsewhere = |(id, entry): &(PeerId, &Entry)| {
-            let told = entry.rank >= Service::FULL || residents.has_turned_away(*id);
-            !told && entry.peer.served().is_some_and(|said| !said.here)
+        let is_elsewhere = |(_, entry): &(PeerId, &Entry)| {
+            entry.rank < Service::FULL && entry.peer.served().is_some_and(|said| !said.here)
         };
         let others = self.peers.iter().filter(is_elsewhere).map(|(id, _)| id);
-        for home in others.collect::<Vec<_>>() {
-            self.residents.turn_away(home, now);
+        for home in self.residents.turn_away_if_full(others, now) {
             self.say_rank(home, now);
         }
     }
