@@ -13,6 +13,7 @@ use braid_inner::{
 };
 use braid_tunnel::{LinkConfig, LinkId, PeerConfig, Transmit, Tunnel, TunnelConfig};
 use braid_units::Time;
+use braid_wire::DataHeader;
 use std::cell::Cell;
 use std::collections::{BTreeSet, VecDeque};
 use std::hint::black_box;
@@ -222,6 +223,12 @@ impl Star {
             packets: self.delivered.packets - before.packets,
             bytes: self.delivered.bytes - before.bytes,
         }
+    }
+
+    /// The receivers' indices of the sessions whose data is on the wire now.
+    pub fn sessions(&self) -> BTreeSet<u32> {
+        let headers = self.wire.iter().filter_map(|batch| DataHeader::parse(&batch.bytes).ok());
+        headers.map(|header| header.receiver).collect()
     }
 
     /// One turn of all ends.
