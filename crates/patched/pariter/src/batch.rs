@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 /// less than it takes to read, cut and hash a chunk of a large file (a megabyte, a millisecond).
 const PATIENCE: Duration = Duration::from_micros(500);
 /// Where each takes next to nothing.
-const MOST: usize = 64;
+pub(crate) const MOST: usize = 64;
+/// Of large chunks no more come at once than threads hold ready, and those that wait between them.
+const FEW: usize = 16;
 
 /// What comes until it has taken too long; nothing at the end.
 pub(crate) fn next<I: Iterator>(iterator: &mut I) -> Vec<I::Item> {
@@ -18,4 +20,10 @@ pub(crate) fn next<I: Iterator>(iterator: &mut I) -> Vec<I::Item> {
         }
     }
     batch
+}
+
+/// Whether so many items, gathered by [`next`] from what `threads` threads make, are small ones:
+/// large ones take too long to come.
+pub(crate) fn is_small(len: usize, threads: usize) -> bool {
+    len > FEW + 4 * threads
 }

@@ -47,9 +47,9 @@ impl<I: Iterator> IteratorExt for I {}
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::atomic::{AtomicUsize, Ordering};
-    use std::thread::{scope, sleep};
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+    use std::thread::{available_parallelism, scope, sleep};
+    use std::time::{Duration, Instant};
 
     #[test]
     fn all_come_in_their_order_however_long_each_takes() {
@@ -66,6 +66,37 @@ mod tests {
         let expected: Vec<u64> =
             (0..5000).filter(|number| number % 3 != 0).map(|number| number * number).collect();
         assert_eq!(made, expected);
+    }
+
+    /// The first waits until this one has been begun, or too long.
+    fn begins_while_the_first_is_worked_on(number: usize) -> bool {
+        if available_parallelism().map_or(1, |count| count.get()) == 1 {
+            return true;
+        }
+        let begun = AtomicBool::new(false);
+        let begins = |it| {
+            begun.fetch_or(it == number, Ordering::SeqCst);
+            let until = Instant::now() + Duration::from_secs(20);
+            while it == 0 && !begun.load(Ordering::SeqCst) && Instant::now() < until {
+                sleep(Duration::from_millis(1));
+            }
+            begun.load(Ordering::SeqCst)
+        };
+        let all = scope(|scope| {
+            let numbers = (0..=number).readahead_scoped(scope);
+            numbers.parallel_map_scoped(scope, begins).collect::<Vec<_>>()
+        });
+        all.first().copied().unwrap_or(false)
+    }
+
+    #[test]
+    fn large_items_that_come_together_are_worked_on_together() {
+        assert!(begins_while_the_first_is_worked_on(1));
+    }
+
+    #[test]
+    fn a_large_item_does_not_hold_up_thousands_of_small_ones() {
+        assert!(begins_while_the_first_is_worked_on(3000));
     }
 
     #[test]
