@@ -1,8 +1,9 @@
 //! Stands in for the crate `pariter` (see `[patch.crates-io]`), by which `rustic_core` hands files
 //! and chunks from thread to thread. There each goes by itself, over channels without room: some
-//! nine context switches for each small file. Here what comes within half a millisecond goes
-//! together: small files by the dozen; large chunks, which take longer than that to read, two at
-//! the most, so that few of them are in memory.
+//! nine context switches for each small file. Here what comes within half a millisecond is handed
+//! out together: small files by the dozen; large chunks, which take longer than that to read, two
+//! at the most, so that few of them are in memory. Each thread then takes one item after the other,
+//! since a folder of large files comes within that time, too.
 
 #![forbid(unsafe_code)]
 

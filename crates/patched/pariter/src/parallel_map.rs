@@ -71,7 +71,7 @@ impl<I: Iterator, O> ParallelMap<I, O> {
         let shared = Arc::new(Shared::new());
         for _ in 0..threads {
             let (shared, map) = (Arc::clone(&shared), map.clone());
-            scope.spawn(move || shared.work(map, threads));
+            scope.spawn(move || shared.work(map));
         }
         ParallelMap {
             iterator: Some(iterator),
@@ -112,7 +112,7 @@ impl<I: Iterator, O> ParallelMap<I, O> {
         let mut state = self.shared.lock();
         let (number, since) = (self.taken, Instant::now());
         let has_more = self.iterator.is_some() && self.has_room();
-        while !state.done.contains_key(&number) && !(has_more && state.has_little(self.threads)) {
+        while !(state.done.contains_key(&number) || has_more && state.has_little()) {
             state.waiting = Some(Waiting { number, since, has_more });
             let waited = self.shared.results.wait_timeout(state, LOOKS_EVERY);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
@@ -136,8 +136,9 @@ impl<I: Iterator, O> Iterator for ParallelMap<I, O> {
             self.receive();
         }
         self.taken += 1;
-        let taken = self.taken;
-        self.under_way.pop_front_if(|batch| batch.end <= taken);
+        if self.under_way.front().is_some_and(|batch| batch.end <= self.taken) {
+            self.under_way.pop_front();
+        }
         match self.ready.pop_front()? {
             Ok(item) => Some(item),
             Err(panic) => resume_unwind(panic),
@@ -169,7 +170,7 @@ impl<T, O> Shared<T, O> {
     }
 
     /// Does one item after the other; each by itself, since one may take as long as all others.
-    fn work(&self, mut map: impl FnMut(T) -> O, threads: usize) {
+    fn work(&self, mut map: impl FnMut(T) -> O) {
         let mut state = self.lock();
         loop {
             let Some((number, item)) = state.to_do.pop_front() else {
@@ -184,7 +185,7 @@ impl<T, O> Shared<T, O> {
             let has_failed = result.is_err();
             state = self.lock();
             state.done.insert(number, result);
-            if state.waiting.as_ref().is_some_and(|waiting| state.ends(waiting, threads)) {
+            if state.waiting.as_ref().is_some_and(|waiting| state.ends(waiting)) {
                 state.waiting = None;
                 self.results.notify_one();
             }
@@ -196,13 +197,13 @@ impl<T, O> Shared<T, O> {
 }
 
 impl<T, O> State<T, O> {
-    fn has_little(&self, threads: usize) -> bool {
-        self.to_do.len() <= threads
+    /// More is to be sent before the threads run out of work.
+    fn has_little(&self) -> bool {
+        self.to_do.len() <= batch::MOST / 2
     }
 
-    fn ends(&self, waiting: &Waiting, threads: usize) -> bool {
-        let has_little = self.has_little(threads);
-        let is_time = has_little || waiting.since.elapsed() >= WAKES_EVERY;
-        waiting.has_more && has_little || is_time && self.done.contains_key(&waiting.number)
+    fn ends(&self, waiting: &Waiting) -> bool {
+        let is_time = self.to_do.is_empty() || waiting.since.elapsed() >= WAKES_EVERY;
+        waiting.has_more && self.has_little() || is_time && self.done.contains_key(&waiting.number)
     }
 }
