@@ -110,12 +110,12 @@ pub(crate) fn open(
     target_options: &TargetOptions,
     throttle: &Arc<Throttle>,
 ) -> Result<Arc<dyn Store>, Error> {
-    let throttle = Arc::clone(throttle);
+    let (throttle, limits) = (Arc::clone(throttle), target_options.time_limits);
     Ok(match target {
         Target::Folder(path) => Arc::new(folder::FolderStore::new(path.clone(), throttle)),
         Target::S3 { endpoint, bucket, prefix } => {
             let secrets = target_options.secrets.clone();
-            let store = s3::S3Store::new(endpoint, bucket, prefix, secrets, throttle)?;
+            let store = s3::S3Store::new(endpoint, bucket, prefix, secrets, throttle, limits)?;
             Arc::new(store.locking(target_options.lock))
         }
         Target::Sftp { host, port, path } => Arc::new(sftp::SftpStore::new(
@@ -124,7 +124,8 @@ pub(crate) fn open(
             throttle,
         )?),
         Target::Rest(url) => {
-            Arc::new(rest::RestStore::new(url.clone(), &target_options.secrets, throttle)?)
+            let secrets = &target_options.secrets;
+            Arc::new(rest::RestStore::new(url.clone(), secrets, throttle, limits)?)
         }
     })
 }

@@ -1,6 +1,7 @@
 //! How a target is accessed.
 
 use crate::secrets::Secrets;
+use crate::time_limits::TimeLimits;
 use crate::watch::Watch;
 use braid_pool::upkeep::LockSpan;
 use braid_units::Rate;
@@ -14,11 +15,13 @@ use std::time::Duration;
 pub struct TargetOptions {
     /// Limit of the rate, both directions together.
     pub limit: Option<Rate>,
+    /// How long servers may take.
+    pub time_limits: TimeLimits,
     /// How often in a row a request is tried again.
     pub retries: u32,
     /// Pause before the first retry; it doubles with each further one.
     pub first_pause: Duration,
-    /// How many packs are sent at a time.
+    /// How many packs are sent at a time, or held at a time by a restore.
     pub connections: usize,
     /// Where servers' credentials are.
     pub secrets: Secrets,
@@ -43,6 +46,7 @@ impl TargetOptions {
     pub fn new(secrets: Secrets) -> TargetOptions {
         TargetOptions {
             limit: None,
+            time_limits: TimeLimits::default(),
             retries: 20,
             first_pause: Duration::from_secs(1),
             connections: 4,

@@ -2,7 +2,7 @@
 
 mod place;
 
-use braid_backup::{Error, Restoration, Vault};
+use braid_backup::{Error, Restoration, TimeLimits, Vault};
 use braid_backup_targets::{
     Fault, KEY, Proxy, Request, change, noise, restic, restic_is_there, sftp_server,
 };
@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 fn restic_agrees(place: &Place) {
     if restic_is_there() {
@@ -159,6 +159,83 @@ fn a_server_that_is_gone_is_an_error_with_its_name() {
     let error =
         Vault::create(target, place.key(), target_options).map(drop).unwrap_err().to_string();
     assert!(error.contains("127.0.0.1:9") && error.contains("tried 2 times"), "{error}");
+}
+
+/// A request that is never answered, or by half, or whose body is never read, is an error after the
+/// limits, and nothing counts as done.
+#[test]
+fn a_server_that_hangs_is_an_error_and_what_came_before_is_used() {
+    for (hang, method, of, bytes) in [
+        (Fault::Hang, "GET", "config", 1000),
+        (Fault::HangMidway, "GET", "keys/", 1000),
+        // More than the kernel takes for a server that doesn't read.
+        (Fault::Hang, "PUT", "data/", 24_000_000),
+        (Fault::Hang, "PUT", "snapshots/", 1000),
+    ] {
+        let place = Place::new(bytes);
+        let server = s3_server(&place);
+        let direct = s3_at(server.address);
+        drop(place.create(&direct));
+        let hanging = hang.clone();
+        let proxy = Proxy::start(server.address, move |request| {
+            let is_it = request.method == method && request.path.contains(&format!("/mine/{of}"));
+            if is_it { hanging.clone() } else { Fault::None }
+        });
+        let mut target_options = place.target_options.clone();
+        target_options.retries = 1;
+        let soon = Duration::from_millis(500);
+        target_options.time_limits = TimeLimits { connect: soon, answer: soon, body: soon };
+        let through = s3_at(proxy.address).parse().unwrap();
+        let hung = Vault::open(through, place.key(), target_options)
+            .and_then(|vault| place.back_up(&vault, false).map(|done| done.retries));
+        let said = hung.unwrap_err().to_string();
+        let named = said.contains(&proxy.address.to_string()) && said.contains("tried 2 times");
+        assert!(named && said.contains("timeout"), "{hang:?} {method} {of}: {said}");
+        let vault = place.open(&direct).unwrap();
+        assert_eq!(vault.backups().unwrap().len(), 0, "{hang:?} {method} {of}");
+        place.back_up(&vault, true).unwrap();
+        assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+    }
+}
+
+/// As by a policy without `s3:DeleteObject`.
+#[test]
+fn an_s3_server_that_refuses_to_delete_takes_backups_and_loses_none() {
+    let place = Place::new(2_000_000);
+    let server = s3_server(&place);
+    let refusals = Arc::new(AtomicU64::new(0));
+    let count = Arc::clone(&refusals);
+    let proxy = Proxy::start(server.address, move |request| match request.method.as_str() {
+        "DELETE" => {
+            count.fetch_add(1, Ordering::Relaxed);
+            Fault::Answer(403, "<Error><Code>AccessDenied</Code></Error>")
+        }
+        _ => Fault::None,
+    });
+    let vault = place.create(&s3_at(proxy.address));
+    for number in 0..3 {
+        fs::write(place.path("source/more"), noise(300_000, number + 10)).unwrap();
+        place.back_up(&vault, false).unwrap();
+    }
+    assert_eq!(refusals.load(Ordering::Relaxed), 0);
+    // Of an hour the newest stays, and the oldest.
+    let policy = "1x1h".parse().unwrap();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    let verdicts = vault.judge(&policy, now).unwrap();
+    assert_eq!(verdicts.iter().filter(|one| !one.keep).count(), 1);
+    let said = vault.forget(&verdicts, &[]).unwrap_err().to_string();
+    assert!(said.contains("doesn't let it be removed"), "{said}");
+    assert!(said.contains("AccessDenied") && said.contains("s3:DeleteObject"), "{said}");
+    assert!(said.contains(&proxy.address.to_string()), "{said}");
+    assert!(refusals.load(Ordering::Relaxed) > 0);
+
+    // Another computer sees all of them, and they can be read.
+    let vault = place.open(&s3_at(server.address)).unwrap();
+    assert_eq!(vault.backups().unwrap().len(), 3);
+    assert_eq!(vault.check(100.0).unwrap().errors, Vec::<String>::new());
+    place.restore(&vault, "back").unwrap();
+    assert_eq!(place.differences(&place.path("back")), Vec::<String>::new());
+    restic_agrees(&place);
 }
 
 fn bytes_below(folder: &Path) -> u64 {

@@ -8,6 +8,7 @@ use braid_backup_targets::{
 };
 use place::{Place, s3_at, s3_server};
 use std::fs::{self, File};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -165,6 +166,24 @@ fn one_file_and_one_folder_come_back_alone() {
     let names: Vec<&Path> = entries.iter().map(|one| one.path.as_path()).collect();
     assert!(names.contains(&Path::new("two")) && names.contains(&Path::new("er")), "{names:?}");
     assert!(one("not there", "x").run().is_err());
+}
+
+/// A virtual machine's disk of 40 MB with 11 bytes in it takes some pages, there and back.
+#[test]
+fn holes_are_holes_again_after_a_restore() {
+    let place = Place::new(1000);
+    let vault = place.create(place.path("target").to_str().unwrap());
+    place.back_up(&vault, false).unwrap();
+    place.restore(&vault, "back").unwrap();
+    let about = |folder: &str| fs::metadata(place.path(folder).join("holes")).unwrap();
+    let allocated = |folder: &str| about(folder).blocks() * 512;
+    let (original, copy) = (allocated("source"), allocated("back"));
+    assert_eq!(about("back").len(), 40 << 20);
+    assert!(original < 1 << 20, "this filesystem has no holes: {original}");
+    // The chunks around what is there are whole: 8 MB each at the most.
+    assert!(copy < 20 << 20, "{original} {copy}");
+    let read = fs::read(place.path("back/holes")).unwrap();
+    assert!(read == fs::read(place.path("source/holes")).unwrap());
 }
 
 #[test]

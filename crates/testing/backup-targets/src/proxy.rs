@@ -1,8 +1,8 @@
 use crate::behind::Writes;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -35,6 +35,10 @@ pub enum Fault {
     Skewed(i64),
     /// The answer's ETag is wrong.
     WrongEtag,
+    /// Nothing after the request's head is read or answered, though the connection stays.
+    Hang,
+    /// Half of the answer's body comes, then nothing, though the connection stays.
+    HangMidway,
     /// The answer is delayed by this.
     Slow(Duration),
     /// A list is outdated by this many writes and removals that went through here.
@@ -63,13 +67,15 @@ impl Proxy {
         let count = Arc::new(AtomicU64::new(0));
         let (fault, counting) = (Arc::new(fault), Arc::clone(&count));
         let writes = Arc::new(Writes::default());
+        // Open for as long as it listens.
+        let hanging = Arc::new(Mutex::new(vec![]));
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 let (fault, counting) = (Arc::clone(&fault), Arc::clone(&counting));
-                let writes = Arc::clone(&writes);
+                let (writes, hanging) = (Arc::clone(&writes), Arc::clone(&hanging));
                 thread::spawn(move || {
                     // Broken connections are its purpose.
-                    let _ = pass(client, server, &*fault, &counting, &writes);
+                    let _ = pass(client, server, &*fault, &counting, &writes, &hanging);
                 });
             }
         });
@@ -88,6 +94,7 @@ fn pass(
     fault: &dyn Fn(&Request) -> Fault,
     count: &AtomicU64,
     writes: &Writes,
+    hanging: &Mutex<Vec<TcpStream>>,
 ) -> io::Result<()> {
     let (head, mut body) = read_head(&mut client)?;
     let mut lines = head.split("\r\n");
@@ -102,6 +109,10 @@ fn pass(
     let length = headers.iter().find_map(|line| value(line, "content-length")?.parse().ok());
     let length: usize = length.unwrap_or(0);
     let fault = fault(&request);
+    if fault == Fault::Hang {
+        hanging.lock().unwrap().push(client);
+        return Ok(());
+    }
     if let Fault::Slow(time) = fault {
         thread::sleep(time);
     }
@@ -145,15 +156,19 @@ fn pass(
     if fault == Fault::CutAnswer {
         return Ok(());
     }
-    spoil(&mut answer, fault, &request, writes);
-    client.write_all(&answer)
+    spoil(&mut answer, &fault, &request, writes);
+    client.write_all(&answer)?;
+    if fault == Fault::HangMidway {
+        hanging.lock().unwrap().push(client);
+    }
+    Ok(())
 }
 
 /// Applies a fault to an answer.
-fn spoil(answer: &mut Vec<u8>, fault: Fault, request: &Request, writes: &Writes) {
+fn spoil(answer: &mut Vec<u8>, fault: &Fault, request: &Request, writes: &Writes) {
     let body_at = answer.windows(4).position(|it| it == b"\r\n\r\n").map_or(0, |at| at + 4);
     let body_length = answer.len() - body_at;
-    match fault {
+    match *fault {
         Fault::Behind(count) if request.path.contains("list-type=2") => {
             let list = String::from_utf8_lossy(&answer[body_at..]);
             let list = writes.list_before(count, &request.path, &list);
@@ -163,7 +178,7 @@ fn spoil(answer: &mut Vec<u8>, fault: Fault, request: &Request, writes: &Writes)
             );
             *answer = [head.into_bytes(), list.into_bytes()].concat();
         }
-        Fault::Truncate => answer.truncate(body_at + body_length / 2),
+        Fault::Truncate | Fault::HangMidway => answer.truncate(body_at + body_length / 2),
         Fault::Damage if body_length > 0 => answer[body_at + body_length / 2] ^= 0x55,
         Fault::WrongEtag => {
             let head = String::from_utf8_lossy(&answer[..body_at]).into_owned();

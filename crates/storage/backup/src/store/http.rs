@@ -3,6 +3,7 @@
 
 use super::StoreError;
 use crate::throttle::{PIECE, Throttle};
+use crate::time_limits::TimeLimits;
 use bytes::Bytes;
 use std::io::{self, Read};
 use std::sync::Arc;
@@ -12,12 +13,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Body, SendBody};
 use url::Url;
 
-const CONNECT: Duration = Duration::from_secs(20);
-/// For the head of an answer, which a server sends when it has stored everything.
-const ANSWER: Duration = Duration::from_secs(120);
-/// A body may take this long, plus what a slow link needs for it.
-const BODY: Duration = Duration::from_secs(60);
-/// Of such a link: 128 kbit/s.
+/// A slow link's: 128 kbit/s.
 const SLOWEST_BYTES_PER_SECOND: u64 = 16 * 1024;
 /// An answer may be so much longer than it was expected to be, and what says no may have so much:
 /// a server of a stranger's doesn't fill the memory.
@@ -29,6 +25,7 @@ const TOLD: usize = 300;
 pub(super) struct Http {
     agent: Agent,
     throttle: Arc<Throttle>,
+    limits: TimeLimits,
     slowest: u64,
 }
 
@@ -42,10 +39,13 @@ pub(super) struct Answer {
 const NAMELESS: &str = "failed to lookup address information";
 
 impl Http {
-    pub(super) fn new(url: &Url, throttle: Arc<Throttle>) -> Http {
+    pub(super) fn new(url: &Url, throttle: Arc<Throttle>, limits: TimeLimits) -> Http {
         let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT))
-            .timeout_recv_response(Some(ANSWER))
+            .timeout_connect(Some(limits.connect))
+            .timeout_recv_response(Some(limits.answer))
+            // A body's own limit is for slow links: one of 64 MiB would hang for an hour.
+            .timeout_per_read(Some(limits.answer))
+            .timeout_per_write(Some(limits.answer))
             .max_redirects(0)
             .http_status_as_error(false)
             .user_agent(concat!("braid/", env!("CARGO_PKG_VERSION")));
@@ -65,7 +65,7 @@ impl Http {
             _ => config.build().into(),
         };
         let slowest = throttle.slowest().unwrap_or(u64::MAX).clamp(1, SLOWEST_BYTES_PER_SECOND);
-        Http { agent, throttle, slowest }
+        Http { agent, throttle, limits, slowest }
     }
 
     /// Asks, with the request's own headers; the whole answer. `expected` is how long its body may
@@ -149,7 +149,7 @@ impl Http {
     }
 
     fn time_for(&self, bytes: u64) -> Duration {
-        BODY + Duration::from_secs(bytes / self.slowest)
+        self.limits.body + Duration::from_secs(bytes / self.slowest)
     }
 
     fn broken(&self, error: &ureq::Error) -> StoreError {
@@ -167,14 +167,19 @@ impl Http {
 }
 
 impl Answer {
-    /// What a status other than the wanted ones means.
-    pub(super) fn refusal(&self) -> StoreError {
+    /// The status, with the beginning of the server's own words.
+    pub(super) fn said(&self) -> String {
         let text = String::from_utf8_lossy(&self.body);
         let text: String = text.chars().filter(|c| !c.is_control()).take(TOLD).collect();
-        let said = match text.trim() {
+        match text.trim() {
             "" => format!("it answers {}", self.status),
             text => format!("it answers {}: {text}", self.status),
-        };
+        }
+    }
+
+    /// What a status other than the wanted ones means.
+    pub(super) fn refusal(&self) -> StoreError {
+        let said = self.said();
         match self.status.as_u16() {
             404 | 410 => StoreError::Absent,
             416 => StoreError::Damaged("it is too short".to_owned()),

@@ -3,6 +3,7 @@ use super::{Name, Store, StoreError, id_of, size_of, total};
 use crate::Error;
 use crate::secrets::Secrets;
 use crate::throttle::Throttle;
+use crate::time_limits::TimeLimits;
 use base64ct::{Base64, Encoding};
 use bytes::Bytes;
 use percent_encoding::percent_decode_str;
@@ -32,6 +33,7 @@ impl RestStore {
         mut url: Url,
         secrets: &Secrets,
         throttle: Arc<Throttle>,
+        limits: TimeLimits,
     ) -> Result<RestStore, Error> {
         let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
         let named = url.password().map(|password| (decoded(url.username()), decoded(password)));
@@ -45,7 +47,7 @@ impl RestStore {
         let authorization = known.map(|(user, password)| {
             format!("Basic {}", Base64::encode_string(format!("{user}:{password}").as_bytes()))
         });
-        Ok(RestStore { http: Http::new(&url, throttle), url, authorization })
+        Ok(RestStore { http: Http::new(&url, throttle, limits), url, authorization })
     }
 
     fn url(&self, name: &Name) -> Url {
@@ -184,7 +186,8 @@ mod tests {
     fn a_password_in_an_address_is_taken_whole() {
         let store = |address: &str| {
             let (secrets, throttle) = (Secrets::at(None), Arc::new(Throttle::new(None)));
-            RestStore::new(address.parse().unwrap(), &secrets, throttle).unwrap()
+            let limits = TimeLimits::default();
+            RestStore::new(address.parse().unwrap(), &secrets, throttle, limits).unwrap()
         };
         let store = store("https://me:p&q+%C3%A9=%2Fx@nas/");
         let expected = format!("Basic {}", Base64::encode_string("me:p&q+é=/x".as_bytes()));

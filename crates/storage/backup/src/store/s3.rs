@@ -8,6 +8,7 @@ use super::{Name, Store, StoreError, after, id_of, size_of};
 use crate::Error;
 use crate::secrets::{S3Secrets, Secrets};
 use crate::throttle::Throttle;
+use crate::time_limits::TimeLimits;
 use base64ct::{Base64, Encoding};
 use braid_pool::upkeep::LockSpan;
 use bytes::Bytes;
@@ -55,10 +56,11 @@ impl S3Store {
         prefix: &str,
         secrets: Secrets,
         throttle: Arc<Throttle>,
+        limits: TimeLimits,
     ) -> Result<S3Store, Error> {
         let known = known(endpoint, bucket, secrets.s3()?)?;
         Ok(S3Store {
-            http: Http::new(endpoint, throttle),
+            http: Http::new(endpoint, throttle, limits),
             endpoint: endpoint.clone(),
             bucket: bucket.to_owned(),
             prefix: if prefix.is_empty() { String::new() } else { format!("{prefix}/") },
@@ -279,7 +281,11 @@ impl Store for S3Store {
             200..=299 | 404 => Ok(()),
             // Also what credentials that may only write get.
             403 => Err(match self.refusal(&answer) {
-                StoreError::Final(said) => StoreError::Forbidden(said),
+                StoreError::Final(_) => StoreError::Forbidden(format!(
+                    "this server doesn't let it be removed: {}; it is locked, or these credentials \
+                     lack s3:DeleteObject",
+                    answer.said()
+                )),
                 other => other,
             }),
             _ => Err(self.refusal(&answer)),
