@@ -3,6 +3,7 @@
 //! there.
 
 mod backend;
+mod slots;
 #[cfg(test)]
 mod tests;
 mod transfer;
@@ -17,6 +18,7 @@ use crate::throttle::Throttle;
 use bytes::Bytes;
 use jiff::Timestamp;
 use rustic_core::{FileType, Id};
+use slots::Slots;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,6 +29,17 @@ use transfer::Transfers;
 pub(crate) struct Courier {
     transfers: Arc<Transfers>,
     holds_snapshots: Arc<AtomicBool>,
+    holding_few: Arc<AtomicUsize>,
+    slots: Arc<Slots>,
+}
+
+/// As [`Courier::hold_few`] says.
+pub(crate) struct HoldsFew(Arc<AtomicUsize>);
+
+impl Drop for HoldsFew {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Courier {
@@ -40,8 +53,9 @@ impl Courier {
     }
 
     fn with(store: Arc<dyn Store>, place: String, target_options: TargetOptions) -> Courier {
+        let slots = Arc::new(Slots::new(target_options.connections));
         let transfers = Arc::new(Transfers::new(store, place, target_options));
-        Courier { transfers, holds_snapshots: Arc::default() }
+        Courier { transfers, holds_snapshots: Arc::default(), holding_few: Arc::default(), slots }
     }
 
     /// Why nothing works any more.
@@ -72,6 +86,14 @@ impl Courier {
     /// Whether snapshots' files are thrown away instead of written.
     pub(crate) fn hold_snapshots(&self, hold: bool) {
         self.holds_snapshots.store(hold, Ordering::Relaxed);
+    }
+
+    /// Until it is dropped, no more packs are in memory than there are connections: a restore of
+    /// the library's has twenty threads, each with a pack and all that it decodes to. Whoever holds
+    /// one must not ask for another.
+    pub(crate) fn hold_few(&self) -> HoldsFew {
+        self.holding_few.fetch_add(1, Ordering::Relaxed);
+        HoldsFew(Arc::clone(&self.holding_few))
     }
 
     /// Removes what is left of writers that were killed; what stays takes nothing but room.

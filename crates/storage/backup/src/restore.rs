@@ -64,6 +64,7 @@ impl Restoration<'_> {
     pub fn run(&self) -> Result<Restored, Error> {
         let heard = heard::listen();
         let vault = self.vault;
+        let _few = vault.courier().hold_few();
         let repository = vault.told(vault.repository(true)?.to_indexed())?;
         let snapshot = vault.snapshot(&repository, &self.which, self.path.as_deref())?;
         let path = match &self.path {

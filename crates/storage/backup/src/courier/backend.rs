@@ -31,16 +31,20 @@ impl ReadBackend for Courier {
         &self,
         kind: FileType,
         id: &Id,
-        _cacheable: bool,
+        cacheable: bool,
         offset: u32,
         length: u32,
     ) -> RusticResult<Bytes> {
         let start = u64::from(offset);
         let part = start..start + u64::from(length);
         let name = Name::new(kind, id);
-        self.transfers
-            .read(&name, Some(&part))
-            .map_err(|error| told(&self.transfers.about(&name), error))
+        let read = || self.transfers.read(&name, Some(&part));
+        // Lists of folders, which are small, are what can be cached.
+        let read = match !cacheable && self.holding_few.load(Ordering::Relaxed) > 0 {
+            true => self.slots.read(read),
+            false => read(),
+        };
+        read.map_err(|error| told(&self.transfers.about(&name), error))
     }
 
     fn warmup_path(&self, kind: FileType, id: &Id) -> String {
