@@ -67,7 +67,7 @@ fn the_architecture_says_which_crates_each_uses() {
 #[test]
 fn symbols_are_in_the_files_that_the_documents_name_for_them() {
     let mut documents = Vec::new();
-    markdown_below(&root().join("docs"), &mut documents);
+    files_below(&root().join("docs"), "md", &mut documents);
     documents.retain(|path| !path.components().any(|part| part.as_os_str() == "experiments"));
     let mut sources = Vec::new();
     sources_below(&root().join("crates"), &mut sources);
@@ -140,7 +140,7 @@ fn the_files_that_the_architecture_leads_through_are_there() {
 #[test]
 fn links_between_the_documents_lead_somewhere() {
     let mut documents = Vec::new();
-    markdown_below(&root().join("docs"), &mut documents);
+    files_below(&root().join("docs"), "md", &mut documents);
     for name in ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"] {
         documents.push(root().join(name));
     }
@@ -158,12 +158,34 @@ fn links_between_the_documents_lead_somewhere() {
     }
 }
 
-fn markdown_below(folder: &Path, found: &mut Vec<PathBuf>) {
+#[test]
+fn pictures_are_xml_that_a_browser_draws() {
+    let mut pictures = Vec::new();
+    files_below(&root().join("docs"), "svg", &mut pictures);
+    assert!(!pictures.is_empty());
+    for picture in pictures {
+        let text = fs::read_to_string(&picture).unwrap();
+        let (mut reader, mut open) = (quick_xml::Reader::from_str(&text), 0);
+        loop {
+            match reader.read_event() {
+                Ok(quick_xml::events::Event::Start(_)) => open += 1,
+                Ok(quick_xml::events::Event::End(_)) => open -= 1,
+                Ok(quick_xml::events::Event::Eof) => break,
+                Ok(_) => {}
+                Err(error) => panic!("{}: {error}", picture.display()),
+            }
+        }
+        assert_eq!(open, 0, "{}", picture.display());
+        assert!(text.starts_with("<svg xmlns="), "{} is no picture", picture.display());
+    }
+}
+
+fn files_below(folder: &Path, kind: &str, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            markdown_below(&path, found);
-        } else if path.extension().is_some_and(|ending| ending == "md") {
+            files_below(&path, kind, found);
+        } else if path.extension().is_some_and(|ending| ending == kind) {
             found.push(path);
         }
     }

@@ -1,4 +1,4 @@
-//! Plots as SVG in HTML. Styling is up to the page, by the classes `line`, `area`, `dots`, `grid`,
+//! Plots as SVG in HTML, or as files of their own ([`picture`]). In HTML, styling is up to the page, by the classes `line`, `area`, `dots`, `grid`,
 //! `tick`, `band`, `event`, `bold`, `dashed`, and one for each colour (`c0` to `c7` for strokes,
 //! `f0` to `f7` for fills, `b0` to `b7` for backgrounds in the legend). A `chart` surrounds a plot,
 //! and leaves room for numbers at its left; if it is narrow, every second mark (`odd`) may be
@@ -113,17 +113,59 @@ pub fn svg(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str) -> St
 
 /// Like [`svg`], over any span. `label` is for screen readers.
 pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, label: &str) -> String {
+    let mut svg = head(label);
+    data(&mut svg, curves, bands, span, unit);
+    svg.push_str("</svg></div>\n");
+    legend(&mut svg, curves.iter().map(|curve| (curve.name, curve.style)));
+    svg
+}
+
+/// Like [`svg`], as a file that needs no page around it.
+pub fn picture(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str) -> String {
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 300\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<style>{PICTURE_STYLE}</style>\n\
+         <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
+         <svg x=\"70\" y=\"10\" width=\"{WIDTH}\" height=\"{HEIGHT}\" overflow=\"visible\">\n"
+    );
+    data(&mut svg, curves, bands, &Span::of_seconds(seconds), unit);
+    svg.push_str("</svg>\n");
+    let room = WIDTH / curves.len().max(1) as f64;
+    for (at, curve) in (0..).zip(curves) {
+        let x = 70.0 + room * f64::from(at);
+        let _ = writeln!(
+            svg,
+            "<line class=\"{}\" x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"282\" y2=\"282\"/>\
+             <text x=\"{:.0}\" y=\"286\">{}</text>",
+            line_class(curve.style),
+            x + 24.0,
+            x + 30.0,
+            escape(curve.name)
+        );
+    }
+    svg.push_str("</svg>\n");
+    svg
+}
+
+/// The colours of the lab's reports and of the page, for [`picture`].
+const PICTURE_STYLE: &str = ".grid{stroke:#ddd}.tick{fill:#666}.band{fill:#888;opacity:.15}\
+    .event{fill:#666}.line,.dots{fill:none;stroke-width:1.5}.dots{stroke-width:3}\
+    .bold{stroke:#222;stroke-width:2.5}.dashed{stroke:#999;stroke-dasharray:4 3}\
+    .c0{stroke:#2f6fde}.c1{stroke:#e0722f}.c2{stroke:#2fa866}.c3{stroke:#b03fc4}\
+    .c4{stroke:#c9a21a}.c5{stroke:#1aa7b8}.c6{stroke:#d43d63}.c7{stroke:#7a6ff0}";
+
+/// What is between a plot's beginning and end.
+fn data(svg: &mut String, curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str) {
     let highest = curves.iter().flat_map(|c| &c.points).map(|(_, y)| *y).fold(0.0, f64::max);
     let (step_y, top) = ticks(highest.max(1e-3), 5);
     let x = |t: f64| span.x(t);
     let y = |v: f64| (1.0 - (v / top).clamp(0.0, 1.0)) * INNER;
-    let mut svg = head(label);
     for number in 0..=(top / step_y).round() as usize {
         let value = number as f64 * step_y;
-        line_across(&mut svg, y(value), &tidy(value), false);
+        line_across(svg, y(value), &tidy(value), false);
     }
-    below(&mut svg, span, unit);
-    begin_stretched(&mut svg);
+    below(svg, span, unit);
+    begin_stretched(svg);
     for band in bands {
         // Keeps an instantaneous event visible.
         let width = (x(band.to) - x(band.from)).max(2.0);
@@ -136,7 +178,7 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
         );
     }
     for curve in curves {
-        draw(&mut svg, curve, span, y);
+        draw(svg, curve, span, y);
     }
     svg.push_str("</svg>\n");
     for band in bands {
@@ -148,33 +190,34 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
             escape(&band.label)
         );
     }
-    svg.push_str("</svg></div>\n");
-    legend(&mut svg, curves.iter().map(|curve| (curve.name, curve.style)));
-    svg
 }
 
-fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64) {
-    let class = match curve.style {
-        Style::Dots(color) => {
-            // Lines without length and with round ends: dots that aren't stretched.
-            let dots = curve
-                .points
-                .iter()
-                .map(|(time, value)| format!("M{:.1} {:.1}h0", span.x(*time), y(*value)));
-            let _ = writeln!(
-                svg,
-                "<path class=\"dots c{}\" {UNSTRETCHED} stroke-linecap=\"round\" d=\"{}\">\
-                 <title>{}</title></path>",
-                color % 8,
-                dots.collect::<String>(),
-                escape(curve.name)
-            );
-            return;
-        }
+fn line_class(style: Style) -> String {
+    match style {
+        Style::Dots(color) => format!("dots c{}", color % 8),
         Style::Thin(color) => format!("line c{}", color % 8),
         Style::Dashed => "line dashed".to_owned(),
         Style::Bold => "line bold".to_owned(),
-    };
+    }
+}
+
+fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64) {
+    let class = line_class(curve.style);
+    if let Style::Dots(_) = curve.style {
+        // Lines without length and with round ends: dots that aren't stretched.
+        let dots = curve
+            .points
+            .iter()
+            .map(|(time, value)| format!("M{:.1} {:.1}h0", span.x(*time), y(*value)));
+        let _ = writeln!(
+            svg,
+            "<path class=\"{class}\" {UNSTRETCHED} stroke-linecap=\"round\" d=\"{}\">\
+                 <title>{}</title></path>",
+            dots.collect::<String>(),
+            escape(curve.name)
+        );
+        return;
+    }
     let times: Vec<f64> = curve.points.iter().map(|(time, _)| *time).collect();
     for run in span.runs(&times) {
         let points: Vec<String> = curve.points[run]
@@ -394,6 +437,32 @@ mod tests {
         let points = times.iter().map(|time| (*time, 1.0)).collect();
         let curve = Curve { name: "dsl", style: Style::Thin(1), points };
         assert_eq!(lines(&[curve], &[], &span, "ms", "delay").matches("<polyline").count(), 2);
+    }
+
+    #[test]
+    fn a_picture_is_xml_with_all_curves_and_their_names() {
+        let points = vec![(0.0, 1.0), (9.0, 3.0)];
+        let styles = [Style::Thin(1), Style::Bold, Style::Dashed, Style::Dots(2)];
+        let curves = styles.map(|style| Curve { name: "a & <b>", style, points: points.clone() });
+        let bands = [Band { from: 1.0, to: 2.0, label: "\"x\" <&>".to_owned() }];
+        let drawn = picture(&curves, &bands, 10.0, "ms");
+        let mut reader = quick_xml::Reader::from_str(&drawn);
+        let (mut open, mut drawings) = (0, 0);
+        loop {
+            match reader.read_event().unwrap() {
+                quick_xml::events::Event::Start(tag) => {
+                    open += 1;
+                    drawings += usize::from(matches!(tag.name().as_ref(), b"polyline" | b"path"));
+                }
+                quick_xml::events::Event::End(_) => open -= 1,
+                quick_xml::events::Event::Eof => break,
+                _ => {}
+            }
+        }
+        assert_eq!((open, drawings), (0, 4), "{drawn}");
+        assert!(
+            drawn.starts_with("<svg xmlns=") && drawn.matches("a &amp; &lt;b&gt;").count() == 8
+        );
     }
 
     #[test]

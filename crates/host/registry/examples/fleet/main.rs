@@ -53,9 +53,13 @@ fn tell(it: &Outcome) {
         let place = (it.gaps.len().saturating_sub(1) as f64 * share) as usize;
         it.gaps.get(place).map_or("-".to_owned(), |gap| format!("{} ms", gap.as_millis()))
     };
-    let within = |seconds| it.back_within(Duration::from_secs(seconds)) * 100.0;
+    let within = |seconds| match it.gaps.is_empty() {
+        // Nobody was without service.
+        true => "-".to_owned(),
+        false => format!("{:.1} %", it.back_within(Duration::from_secs(seconds)) * 100.0),
+    };
     println!(
-        "| {} | {} | {:.1} % | {:.1} % | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} | {} |",
+        "| {} | {} | {} | {} | {} | {} | {} | {:.2} | {} | {} | {} | {} | {} | {} |",
         it.name,
         if it.gaps.is_empty() { it.necessary } else { it.gaps.len() },
         within(1),

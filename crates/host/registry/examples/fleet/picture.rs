@@ -19,5 +19,5 @@ pub fn picture(world: &World) -> String {
         label: it.name.to_owned(),
     };
     let bands: Vec<Band> = world.scenario.events.iter().map(band).collect();
-    braid_plot::svg(&curves, &bands, world.scenario.seconds as f64, "")
+    braid_plot::picture(&curves, &bands, world.scenario.seconds as f64, "")
 }
