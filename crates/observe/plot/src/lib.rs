@@ -1,8 +1,8 @@
-//! Plots as SVG in HTML, or as files of their own ([`picture`]). In HTML, styling is up to the page, by the classes `line`, `area`, `dots`, `grid`,
-//! `tick`, `band`, `event`, `bold`, `dashed`, and one for each colour (`c0` to `c7` for strokes,
-//! `f0` to `f7` for fills, `b0` to `b7` for backgrounds in the legend). A `chart` surrounds a plot,
-//! and leaves room for numbers at its left; if it is narrow, every second mark (`odd`) may be
-//! hidden.
+//! Plots as SVG in HTML, or as files of their own ([`picture`]). In HTML, styling is up to the
+//! page, by the classes `line`, `area`, `dots`, `grid`, `tick`, `band`, `event`, `bold`, `dashed`,
+//! and one for each colour (`c0` to `c7` for strokes, `f0` to `f7` for fills, `b0` to `b7` for
+//! backgrounds in the legend). A `chart` surrounds a plot, and leaves room for numbers at its left;
+//! if it is narrow, every second mark (`odd`) may be hidden.
 //!
 //! A plot is as wide as its container and has a fixed height: data is stretched, text and lines are
 //! not. So it can be read on a phone.
