@@ -1,6 +1,7 @@
 //! Translates between the daemon's terms (names, config, status) and the data plane's (numbers, the
 //! core's types). Runs on a thread of its own: [`start`].
 
+mod asking;
 mod challenges;
 mod introductions;
 mod links;
@@ -18,6 +19,7 @@ use super::classes;
 use super::data_channel::{Command, Commands, Introduction, Published, Referring, Setup, Snapshot};
 use super::reconfigure::{Change, NewPeer};
 use super::supervise::start_thread;
+use asking::{Asking, Seen};
 use braid_control::config::{Cap, Name, Transport, XorHash};
 use braid_control::status::DeviceDrops;
 use braid_dataplane::{Clock, Handle, Listening, Stopped};
@@ -102,6 +104,7 @@ pub fn start(
         willingness: Willingness::default(),
         referrals: BTreeMap::new(),
         challenges: Challenges::new(addresses),
+        asking: Asking::default(),
         bell,
     };
     start_thread("braid-bridge", move || bridge.run(&commands, &published))
@@ -122,6 +125,8 @@ struct Bridge {
     referrals: BTreeMap<PublicKey, Vec<Arc<Referral>>>,
     /// Challenges for a home's connections after it moved.
     challenges: Challenges,
+    /// Homes are asked whether they are still here, without the registry.
+    asking: Asking,
     bell: Bell,
 }
 
@@ -157,6 +162,7 @@ impl Bridge {
                         next = next.min(published_at + SOON);
                     }
                 }
+                Ok(Command::LeaseRenewed(at)) => self.asking.on_renewed(at),
                 Ok(command) => {
                     if self.carry_out(command).is_err() {
                         break;
@@ -181,6 +187,9 @@ impl Bridge {
             self.links.count_quotas(&report, &self.plane);
             self.follow_troubles(&report);
             self.follow_unwatched(&report);
+            if self.ask_silent(&report).is_err() {
+                break;
+            }
             if ticks % FLOWS_EACH == 0 {
                 let Ok(flows) = self.plane.report_traffic() else { break };
                 let flows = self.reporter.flows(flows, &report, &self.peers, &self.links);
@@ -246,7 +255,7 @@ impl Bridge {
                 None => Ok(()),
             },
             Command::Leave(done) => self.plane.leave(done),
-            Command::Hear | Command::Stop => Ok(()),
+            Command::Hear | Command::LeaseRenewed(_) | Command::Stop => Ok(()),
         }
     }
 
@@ -479,6 +488,13 @@ impl Bridge {
             }
             peer.trouble = trouble;
         }
+    }
+
+    /// Asks homes that may be elsewhere by now.
+    fn ask_silent(&mut self, report: &braid_dataplane::Report) -> Result<(), Stopped> {
+        let peers = report.peers.iter().map(|(id, peer)| (*id, Seen::from(peer)));
+        let due = self.asking.due(peers, Instant::now());
+        due.into_iter().try_for_each(|id| self.plane.change(Core::Ask(id)))
     }
 
     /// Reports sockets that the kernel refuses to watch, and those that it watches again.

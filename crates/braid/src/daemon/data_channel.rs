@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::time::Instant;
 
 /// What the data plane starts with. Links, peers and their sockets follow as commands.
 pub struct Setup {
@@ -100,6 +101,9 @@ pub enum Command {
         /// How.
         treatments: Treatments,
     },
+    /// This concentrator's lease in its fleet was renewed by a request that began at this time.
+    #[cfg_attr(not(feature = "fleet"), allow(dead_code))]
+    LeaseRenewed(Instant),
     /// Let pending packets arrive, tell peers that another program takes over, and confirm.
     Leave(Sender<()>),
     /// Send what can be sent of goodbyes and end.

@@ -98,6 +98,32 @@ fn links_that_are_dark_move_nothing() {
 }
 
 #[test]
+fn an_idle_home_answers_who_asks_and_one_that_is_cut_off_is_found_out() {
+    let mut net = Net::new();
+    net.run(2000, |net, _| net.send());
+    net.run(3000, |_, _| ());
+    let as_seen = |net: &Net| {
+        let seen = net.servers[0].report(net.now).remove(0).1;
+        (seen.connected, seen.silent_for.unwrap())
+    };
+    let asked_at = net.now;
+    net.ask(0);
+    net.run(1000, |_, _| ());
+    let (connected, silent_for) = as_seen(&net);
+    assert!(connected && silent_for < net.now - asked_at, "it has answered: {silent_for:?}");
+
+    net.away[0] = true;
+    net.run(2000, |_, _| ());
+    assert!(as_seen(&net).0, "nothing was sent that it could have answered");
+    net.ask(0);
+    net.run(1000, |_, _| ());
+    assert!(!as_seen(&net).0);
+    net.away[0] = false;
+    net.run(1000, |_, _| ());
+    assert!(as_seen(&net).0, "it is back");
+}
+
+#[test]
 fn one_that_goes_in_good_order_is_followed_at_once() {
     let mut net = Net::new();
     net.run(2000, |net, _| net.send());
@@ -402,6 +428,12 @@ impl Net {
     fn set_rank(&mut self, server: usize, rank: u8) {
         let [(home, _)] = self.servers[server].report(self.now).try_into().ok().unwrap();
         self.servers[server].apply(Change::SetRank(home, rank), self.now);
+    }
+
+    /// The server asks whether the home is there.
+    fn ask(&mut self, server: usize) {
+        let home = self.servers[server].report(self.now)[0].0;
+        self.servers[server].apply(Change::Ask(home), self.now);
     }
 
     fn refer(&mut self, server: usize, referrals: &[Referral]) {

@@ -177,6 +177,7 @@ impl Handle {
             | Change::StandIn(id, _)
             | Change::SetRank(id, _)
             | Change::Announced(id)
+            | Change::Ask(id)
             | Change::SetLimits { home: id, .. }
             | Change::Refer(id, _)
             | Change::Introduce(id, _)

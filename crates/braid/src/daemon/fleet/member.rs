@@ -1,4 +1,4 @@
-use super::super::data_channel::DataPlaneHandle;
+use super::super::data_channel::{Command, DataPlaneHandle};
 use super::super::reconciler::Yields;
 use super::super::reconfigure::Change;
 use super::super::supervise;
@@ -59,6 +59,8 @@ impl Part {
         let mut told: Option<Known> = None;
         let mut seen: Option<Registered> = None;
         let mut capacity = self.fleet.capacity;
+        // If the registry isn't reached from the start, homes are asked from the start.
+        let _ = self.data_plane.send(Command::LeaseRenewed(Instant::now()));
         loop {
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             let config = tunnel.config_now();
@@ -75,6 +77,8 @@ impl Part {
                 .map_err(|error| error.to_string());
             let Some(tunnel) = self.tunnel.upgrade() else { return };
             if let Ok(known) = &round {
+                // Of one that has ended the next change tells.
+                let _ = self.data_plane.send(Command::LeaseRenewed(begun));
                 self.yields
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)

@@ -40,6 +40,9 @@ pub enum Change {
     SetRank(PeerId, u8),
     /// This home's addresses are announced from now on: routers send what is for it here.
     Announced(PeerId),
+    /// Whether the peer is there is to be known soon, though it may be idle: it's probed, and
+    /// isn't connected any more if it doesn't answer.
+    Ask(PeerId),
     /// Of inner packets this home gets and sends no more than this.
     SetLimits {
         /// Which home.
@@ -83,6 +86,7 @@ impl Tunnel {
             Change::StandIn(peer, owner) => self.stand_in(peer, owner, now),
             Change::SetRank(home, rank) => self.set_rank(home, rank, now),
             Change::Announced(home) => self.holding.on_announced(home, now),
+            Change::Ask(peer) => self.ask(peer, now),
             Change::SetLimits { home, to, from } => self.set_limits(home, to, from, now),
             Change::Refer(home, referrals) => self.refer(home, &referrals, now),
             Change::Introduce(peer, token) => self.introduce(peer, token),

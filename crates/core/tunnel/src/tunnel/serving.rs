@@ -130,7 +130,7 @@ impl Tunnel {
     }
 
     /// Whether it is there is to be known soon.
-    fn ask(&mut self, peer: PeerId, now: Time) {
+    pub(super) fn ask(&mut self, peer: PeerId, now: Time) {
         let Some(entry) = self.peers.get_mut(peer) else { return };
         entry.peer.ask(now);
         entry.handshaking.retry_if_idle(now);
