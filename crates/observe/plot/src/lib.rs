@@ -123,23 +123,27 @@ pub fn lines(curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str, labe
 /// Like [`svg`], as a file that needs no page around it.
 pub fn picture(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str) -> String {
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 1000 300\" \
-         font-family=\"sans-serif\" font-size=\"12\">\n<style>{PICTURE_STYLE}</style>\n\
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {} {}\" \
+         font-family=\"sans-serif\" font-size=\"12\">\n<style>{PICTURE_STYLE}{STROKES}</style>\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n\
-         <svg x=\"70\" y=\"10\" width=\"{WIDTH}\" height=\"{HEIGHT}\" overflow=\"visible\">\n"
+         <svg x=\"{LEFT}\" y=\"{ABOVE}\" width=\"{WIDTH}\" height=\"{HEIGHT}\" overflow=\"visible\">\n",
+        LEFT + WIDTH + RIGHT,
+        ABOVE + HEIGHT + LEGEND
     );
     data(&mut svg, curves, bands, &Span::of_seconds(seconds), unit);
     svg.push_str("</svg>\n");
     let room = WIDTH / curves.len().max(1) as f64;
+    let y = ABOVE + HEIGHT + TO_LEGEND;
     for (at, curve) in (0..).zip(curves) {
-        let x = 70.0 + room * f64::from(at);
+        let x = LEFT + room * f64::from(at);
         let _ = writeln!(
             svg,
-            "<line class=\"{}\" x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"282\" y2=\"282\"/>\
-             <text x=\"{:.0}\" y=\"286\">{}</text>",
+            "<line class=\"{}\" x1=\"{x:.0}\" x2=\"{:.0}\" y1=\"{y}\" y2=\"{y}\"/>\
+             <text x=\"{:.0}\" y=\"{}\">{}</text>",
             line_class(curve.style),
             x + 24.0,
             x + 30.0,
+            y + 4.0,
             escape(curve.name)
         );
     }
@@ -147,12 +151,22 @@ pub fn picture(curves: &[Curve<'_>], bands: &[Band], seconds: f64, unit: &str) -
     svg
 }
 
-/// The colours of the lab's reports and of the page, for [`picture`].
+/// Space around a picture's plot, and below it for the legend.
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 30.0;
+const ABOVE: f64 = 10.0;
+const LEGEND: f64 = 40.0;
+/// From the plot down to the middle of the legend.
+const TO_LEGEND: f64 = 22.0;
+
 const PICTURE_STYLE: &str = ".grid{stroke:#ddd}.tick{fill:#666}.band{fill:#888;opacity:.15}\
     .event{fill:#666}.line,.dots{fill:none;stroke-width:1.5}.dots{stroke-width:3}\
-    .bold{stroke:#222;stroke-width:2.5}.dashed{stroke:#999;stroke-dasharray:4 3}\
-    .c0{stroke:#2f6fde}.c1{stroke:#e0722f}.c2{stroke:#2fa866}.c3{stroke:#b03fc4}\
-    .c4{stroke:#c9a21a}.c5{stroke:#1aa7b8}.c6{stroke:#d43d63}.c7{stroke:#7a6ff0}";
+    .bold{stroke:#222;stroke-width:2.5}.dashed{stroke:#999;stroke-dasharray:4 3}";
+
+/// Strokes' colours, `c0` to `c7`, as CSS: those of pictures and of the lab's reports.
+pub const STROKES: &str = ".c0{stroke:#2f6fde}.c1{stroke:#e0722f}.c2{stroke:#2fa866}\
+    .c3{stroke:#b03fc4}.c4{stroke:#c9a21a}.c5{stroke:#1aa7b8}.c6{stroke:#d43d63}\
+    .c7{stroke:#7a6ff0}";
 
 /// What is between a plot's beginning and end.
 fn data(svg: &mut String, curves: &[Curve<'_>], bands: &[Band], span: &Span, unit: &str) {
@@ -212,7 +226,7 @@ fn draw(svg: &mut String, curve: &Curve<'_>, span: &Span, y: impl Fn(f64) -> f64
         let _ = writeln!(
             svg,
             "<path class=\"{class}\" {UNSTRETCHED} stroke-linecap=\"round\" d=\"{}\">\
-                 <title>{}</title></path>",
+             <title>{}</title></path>",
             dots.collect::<String>(),
             escape(curve.name)
         );

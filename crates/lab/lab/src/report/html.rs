@@ -2,7 +2,7 @@
 
 use super::{Record, Report, Row, Run};
 pub use braid_plot::escape;
-use braid_plot::{Band, Curve, Style, svg};
+use braid_plot::{Band, Curve, STROKES, Style, svg};
 use braid_units::format_duration;
 use std::fmt::Write;
 
@@ -24,7 +24,7 @@ pub fn document(title: &str, body: &str) -> String {
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
-         <title>{title} – Braid lab</title>\n<style>{STYLE}</style></head>\n<body><main>\n\
+         <title>{title} – Braid lab</title>\n<style>{STYLE}{STROKES}</style></head>\n<body><main>\n\
          <h1>{title}</h1>\n{body}</main></body></html>\n"
     )
 }
@@ -339,7 +339,6 @@ svg{display:block}.chart{padding:0 12px 0 52px}.dots{fill:none;stroke-width:3.2}
 .legend{margin:.2rem 0 0;font-size:13px}.legend span{margin-right:.9rem}
 .legend i{display:inline-block;width:.8rem;height:.8rem;border-radius:2px;margin-right:.3rem;vertical-align:-1px}
 i.bold{background:var(--fg)}i.dashed{background:var(--dim)}
-.c0{stroke:#2f6fde}.c1{stroke:#e0722f}.c2{stroke:#2fa866}.c3{stroke:#b03fc4}.c4{stroke:#c9a21a}.c5{stroke:#1aa7b8}.c6{stroke:#d43d63}.c7{stroke:#7a6ff0}
 .f0,.b0{fill:#2f6fde;background:#2f6fde}.f1,.b1{fill:#e0722f;background:#e0722f}.f2,.b2{fill:#2fa866;background:#2fa866}.f3,.b3{fill:#b03fc4;background:#b03fc4}
 .f4,.b4{fill:#c9a21a;background:#c9a21a}.f5,.b5{fill:#1aa7b8;background:#1aa7b8}.f6,.b6{fill:#d43d63;background:#d43d63}.f7,.b7{fill:#7a6ff0;background:#7a6ff0}
 ";
